@@ -1,0 +1,3 @@
+//! Bytes that outlive us: headers, checksums, versions. One file for each kind.
+
+pub mod batch;

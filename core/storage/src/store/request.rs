@@ -1,0 +1,304 @@
+//! What the broker may ask of a store, and what it gets back.
+
+use types::{Epoch, Offset, SegmentId, WallTime};
+
+use crate::disk::{self, Job};
+use crate::format::batch::Batch;
+
+/// Chosen by the caller, echoed in the one reply each request gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What a store can be asked to do with one segment copy.
+///
+/// Requests on one copy take effect in the order they were made. Each gets exactly one [`Reply`].
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Makes a new, empty copy that starts at `base`. Only after the registration of the segment committed.
+    Create {
+        /// Which segment.
+        segment: SegmentId,
+        /// Offset of its first record.
+        base: Offset,
+        /// Epoch given by the registration; appends below it are refused.
+        epoch: Epoch,
+    },
+    /// Appends one batch at exactly the copy's end and makes it durable; answered by [`Reply::Appended`] once
+    /// the sync that covers it has completed.
+    Append {
+        /// Which segment.
+        segment: SegmentId,
+        /// Epoch the sender acts under.
+        epoch: Epoch,
+        /// Its `base_offset` must be the copy's end.
+        batch: Batch,
+    },
+    /// Reads durable batches, the first of which holds `from`.
+    Read {
+        /// Which segment.
+        segment: SegmentId,
+        /// First offset wanted: `base <= from < end`.
+        from: Offset,
+        /// Stop before the batch that would pass this many bytes; at least one batch is returned.
+        bytes_max: usize,
+    },
+    /// The offset of the first batch appended at or after a time.
+    SeekTime {
+        /// Which segment.
+        segment: SegmentId,
+        /// The time.
+        at: WallTime,
+    },
+    /// Refuses every append under a lower epoch from now on, durably, and tells where the copy ends.
+    Fence {
+        /// Which segment.
+        segment: SegmentId,
+        /// The new epoch; a lower one than recorded is refused.
+        epoch: Epoch,
+    },
+    /// Ends the copy for good at `end`, dropping what lies past it.
+    Seal {
+        /// Which segment.
+        segment: SegmentId,
+        /// Exclusive; a batch boundary at or below the copy's durable end.
+        end: Offset,
+        /// Recorded for people.
+        at: WallTime,
+    },
+    /// Takes the copy out of service, durably.
+    Latch {
+        /// Which segment.
+        segment: SegmentId,
+        /// Why.
+        reason: FailReason,
+    },
+    /// Checks every frame of the copy; changes nothing.
+    Verify {
+        /// Which segment.
+        segment: SegmentId,
+    },
+    /// Removes the copy. Succeeds too when there is none.
+    Delete {
+        /// Which segment.
+        segment: SegmentId,
+    },
+    /// Where the copy stands; recovers it first if it has not been looked at since the start.
+    Inspect {
+        /// Which segment.
+        segment: SegmentId,
+    },
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// The copy exists durably and is empty.
+    Created,
+    /// Everything below `end` is durable on this copy.
+    Appended {
+        /// Exclusive.
+        end: Offset,
+    },
+    /// Whole batches in order, at least one; the first holds the offset asked for.
+    Read(Vec<Batch>),
+    /// First offset appended at or after the time; the copy's end when there is none yet.
+    Sought(Offset),
+    /// The fence is durable; nothing below its epoch will be appended again.
+    Fenced(Extent),
+    /// The copy is sealed durably.
+    Sealed(Extent),
+    /// The copy is out of service.
+    Latched,
+    /// What verification found.
+    Verified(Report),
+    /// No copy is left.
+    Deleted,
+    /// Where the copy stands.
+    Inspected(Extent),
+    /// The request was refused or failed.
+    Failed(Error),
+}
+
+/// Where a copy stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Offset of its first record.
+    pub base: Offset,
+    /// Exclusive durable end.
+    pub end: Offset,
+    /// Bytes of log up to `end`.
+    pub bytes: u64,
+    /// Highest epoch it has durably accepted.
+    pub epoch: Epoch,
+    /// Its state.
+    pub state: State,
+}
+
+/// What may be done with a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Takes appends.
+    Active,
+    /// Ended for good at its extent.
+    Sealed,
+    /// Out of service; its bytes are kept.
+    Latched(FailReason),
+}
+
+/// Why a copy failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FailReason {
+    /// The volume is full.
+    Enospc,
+    /// The device failed.
+    Eio,
+    /// The volume is read-only.
+    Erofs,
+    /// Damaged bytes, or anything else.
+    Other,
+}
+
+/// What verification found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Records in intact frames before the first damage.
+    pub records: u64,
+    /// Bytes of those frames.
+    pub bytes: u64,
+    /// The first damage, if any.
+    pub damage: Option<Damage>,
+}
+
+/// Bytes that are not what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Byte position in the copy's log file.
+    pub position: u64,
+    /// What the frame there should begin with.
+    pub offset: Offset,
+    /// What is wrong.
+    pub class: DamageClass,
+}
+
+/// What is wrong with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DamageClass {
+    /// No header of this segment begins there.
+    Header,
+    /// The header is intact, the payload is not.
+    Payload,
+    /// An intact frame that is not the next one.
+    Order,
+    /// The file ends inside the frame, or before it.
+    Short,
+    /// `copy.meta` is missing or damaged.
+    Meta,
+}
+
+/// Why a request failed, and with it what state was left behind: only [`Error::Storage`] after an append or
+/// a seal leaves an unknown one (the bytes may be on disk), every other leaves the copy as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// This node holds no copy of the segment.
+    #[error("no copy of this segment")]
+    NoSuchSegment,
+    /// The copy exists already.
+    #[error("the copy exists")]
+    Exists,
+    /// The copy ended for good.
+    #[error("sealed at {end}")]
+    Sealed {
+        /// Exclusive.
+        end: Offset,
+    },
+    /// The sender acts under an outdated epoch.
+    #[error("fenced by epoch {epoch}")]
+    Fenced {
+        /// The epoch the copy has accepted.
+        epoch: Epoch,
+    },
+    /// The batch does not start at the copy's end.
+    #[error("out of sync: the copy ends at {end}")]
+    OutOfSync {
+        /// Where an append must start.
+        end: Offset,
+    },
+    /// The offset lies below the copy's base.
+    #[error("below the copy's base {base}")]
+    OutOfRange {
+        /// First offset held.
+        base: Offset,
+    },
+    /// The offset lies at or past the copy's durable end.
+    #[error("past the copy's end {end}")]
+    EndOfData {
+        /// Exclusive.
+        end: Offset,
+    },
+    /// The seal's end is not a batch boundary of this copy, or lies past its durable end.
+    #[error("cannot seal there: the copy ends at {end}")]
+    CannotSeal {
+        /// Exclusive durable end.
+        end: Offset,
+    },
+    /// The bytes that hold the answer are damaged.
+    #[error("damaged at position {}: {:?}", .0.position, .0.class)]
+    Damaged(Damage),
+    /// The copy is out of service.
+    #[error("out of service: {0:?}")]
+    Latched(FailReason),
+    /// A disk operation failed now.
+    #[error("disk: {0}")]
+    Storage(disk::Error),
+    /// The store is still starting, or too much is waiting.
+    #[error("overloaded")]
+    Overloaded,
+}
+
+/// What the driver must do for the store.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Run a job; hand its completion to `Store::complete`.
+    Disk(Job),
+    /// Answer a request.
+    Reply(RequestId, Reply),
+    /// The store has read what the directory holds and takes requests.
+    Started {
+        /// Every copy it can vouch for.
+        copies: usize,
+        /// Names in the directory that no `copy.meta` explains; left alone.
+        foreign: Vec<String>,
+    },
+    /// The directory could not be read.
+    StartFailed(disk::Error),
+    /// Something an operator would ask about.
+    Notice(Notice),
+}
+
+/// Changes of state an operator would ask about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Recovery dropped a tail that was never acknowledged.
+    TornTail {
+        /// Which copy.
+        segment: SegmentId,
+        /// Where the log ends now.
+        position: u64,
+        /// Bytes dropped.
+        bytes: u64,
+    },
+    /// A copy went out of service.
+    Latched {
+        /// Which copy.
+        segment: SegmentId,
+        /// Why.
+        reason: FailReason,
+        /// The cause, for people.
+        detail: String,
+    },
+    /// An index file was not usable and is rebuilt from the log.
+    IndexRebuilt {
+        /// Which copy.
+        segment: SegmentId,
+    },
+}

@@ -1,0 +1,67 @@
+//! Every hard limit, and how they relate.
+//!
+//! A limit that an operator may change is the default here and a field of the server's configuration; what
+//! the formats themselves cannot exceed is fixed. The `const` assertions at the end fail the build when a
+//! change breaks a relation that other code relies on.
+
+/// Longest topic name, bytes.
+pub const TOPIC_NAME_BYTES_MAX: usize = 200;
+/// Longest group or member name, bytes.
+pub const GROUP_NAME_BYTES_MAX: usize = 255;
+/// Largest cursor a client may send, bytes.
+pub const CURSOR_BYTES_MAX: usize = 64 * 1024;
+
+/// Default for the largest inbound frame body of the client protocol, bytes.
+pub const FRAME_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
+/// Smallest value an operator may set for it.
+pub const FRAME_BYTES_MIN: usize = 1024;
+/// Largest value an operator may set for it.
+pub const FRAME_BYTES_MAX: usize = i32::MAX as usize;
+/// Largest inbound frame before authentication, bytes.
+pub const FRAME_BYTES_UNAUTHENTICATED_MAX: usize = 64 * 1024;
+
+/// Records a fetch returns when the client names no maximum.
+pub const FETCH_RECORDS_DEFAULT: u32 = 100;
+/// Most records one fetch returns.
+pub const FETCH_RECORDS_MAX: u32 = 1000;
+/// Longest long poll, milliseconds.
+pub const FETCH_WAIT_MS_MAX: u32 = 30_000;
+
+/// Groups with committed positions, per topic.
+pub const GROUPS_PER_TOPIC_MAX: usize = 65_536;
+/// Topics in one vnode.
+pub const TOPICS_MAX: usize = 1_000_000;
+/// Long polls parked at one time, per node.
+pub const WAITERS_MAX: usize = 100_000;
+/// Produce requests waiting for their sync, per node; one more is `overloaded`.
+pub const PRODUCES_IN_FLIGHT_MAX: usize = 65_536;
+/// Body bytes of produce requests waiting for their sync, per node; more is `overloaded`.
+pub const PRODUCE_BYTES_IN_FLIGHT_MAX: usize = 256 * 1024 * 1024;
+
+/// Smallest encoded record: null key, empty value, timestamp, no headers.
+pub const RECORD_BYTES_MIN: usize = 1 + 4 + 8 + 4;
+/// Largest payload of one stored batch, bytes. A produce request of the largest frame fits.
+pub const BATCH_BYTES_MAX: usize = FRAME_BYTES_MAX;
+
+/// Default size at which an active segment is sealed, bytes.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+/// Window of sequential scans (recovery, verification), bytes.
+pub const SCAN_WINDOW_BYTES: usize = 1024 * 1024;
+/// First read of a fetch from disk, bytes.
+pub const READ_WINDOW_BYTES: usize = 256 * 1024;
+/// Distance between two entries of the sparse index, bytes of log.
+pub const INDEX_INTERVAL_BYTES: u64 = 4096;
+/// Bytes of recently written batches kept in memory, over all segments of a node.
+pub const TAIL_CACHE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
+/// Segment files open at one time.
+pub const OPEN_COPIES_DEFAULT: usize = 512;
+/// Time without an append after which a copy records its durable end, milliseconds.
+pub const IDLE_RECORD_MS: u64 = 1000;
+
+const _: () = assert!(FRAME_BYTES_MIN >= RECORD_BYTES_MIN);
+const _: () = assert!(FRAME_BYTES_MIN <= FRAME_BYTES_DEFAULT && FRAME_BYTES_DEFAULT <= FRAME_BYTES_MAX);
+const _: () = assert!(FRAME_BYTES_UNAUTHENTICATED_MAX <= FRAME_BYTES_DEFAULT);
+const _: () = assert!(CURSOR_BYTES_MAX < FRAME_BYTES_DEFAULT);
+const _: () = assert!(FETCH_RECORDS_DEFAULT <= FETCH_RECORDS_MAX);
+const _: () = assert!(BATCH_BYTES_MAX <= u32::MAX as usize, "a batch frame counts its payload in 32 bits");
+const _: () = assert!(INDEX_INTERVAL_BYTES <= READ_WINDOW_BYTES as u64, "a read from an index entry reaches the next");
