@@ -1,1 +1,6 @@
-//! Placeholder.
+//! The deterministic simulator: a second driver of the same core.
+
+pub mod disk;
+pub mod invariants;
+pub mod raft_log;
+pub mod store;

@@ -5,4 +5,8 @@
 
 pub mod disk;
 pub mod format;
+pub mod planted;
+pub mod raft_log;
+pub mod recovery;
+pub mod segment;
 pub mod store;

@@ -87,6 +87,26 @@ impl Reader {
         }
     }
 
+    /// An unsigned integer of 1 to 10 bytes, seven bits each, lowest first; only the shortest form is valid,
+    /// so a value has one encoding.
+    pub fn varint(&mut self) -> Result<u64, Error> {
+        let mut value = 0_u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7f);
+            // The tenth byte has room for one bit.
+            if shift == 63 && bits > 1 {
+                return Err(Error::Invalid("a varint"));
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                let shortest = byte != 0 || shift == 0;
+                return if shortest { Ok(value) } else { Err(Error::Invalid("a varint")) };
+            }
+        }
+        Err(Error::Invalid("a varint"))
+    }
+
     /// The next `len` bytes as a shared slice.
     pub fn take(&mut self, len: usize) -> Result<Bytes, Error> {
         self.need(len)?;
@@ -123,6 +143,8 @@ pub trait Writer {
     fn put_opt_blob(&mut self, bytes: Option<&[u8]>);
     /// A list's `u32` count.
     fn put_count(&mut self, count: usize);
+    /// The shortest form of what [`Reader::varint`] reads.
+    fn put_varint(&mut self, value: u64);
     /// `00` or `01`.
     fn put_bool(&mut self, value: bool);
 }
@@ -145,6 +167,14 @@ impl Writer for BytesMut {
 
     fn put_count(&mut self, count: usize) {
         self.put_u32(u32::try_from(count).expect("lengths are limited far below 4 GiB"));
+    }
+
+    fn put_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.put_u8(0x80 | (value & 0x7f) as u8);
+            value >>= 7;
+        }
+        self.put_u8(value as u8);
     }
 
     fn put_bool(&mut self, value: bool) {
@@ -171,6 +201,21 @@ mod tests {
         assert_eq!(reader.opt_blob(), Ok(None));
         assert_eq!(reader.opt_blob(), Ok(Some(Bytes::new())));
         assert_eq!(reader.finish(), Ok(()));
+    }
+
+    #[test]
+    fn a_varint_has_one_encoding() {
+        for value in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+            let mut bytes = BytesMut::new();
+            bytes.put_varint(value);
+            let mut reader = Reader::new(bytes.freeze());
+            assert_eq!(reader.varint(), Ok(value));
+            assert_eq!(reader.finish(), Ok(()));
+        }
+        let refused: [&'static [u8]; 4] = [&[0x80, 0], &[0xff, 0x80, 0], &[0xff; 11], &[0xff; 9]];
+        for bytes in refused {
+            assert!(Reader::new(Bytes::from_static(bytes)).varint().is_err(), "{bytes:?}");
+        }
     }
 
     #[test]

@@ -16,7 +16,9 @@ pub mod record;
 pub mod time;
 
 pub use counters::{Epoch, FenceToken, Generation, Incarnation, RaftIndex, Term};
-pub use ids::{GroupName, MemberName, NodeId, RangeId, RangeSeq, SegmentId, SegmentSeq, TopicId, TopicName, VnodeId};
+pub use ids::{
+    GroupName, MemberName, NodeId, RangeId, RangeSeq, SegmentId, SegmentSeq, TopicId, TopicName, VnodeId,
+};
 pub use keyspace::{KeySpan, Keyspace, Position};
 pub use offset::Offset;
 pub use time::{Instant, WallTime};

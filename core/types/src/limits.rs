@@ -10,6 +10,8 @@ pub const TOPIC_NAME_BYTES_MAX: usize = 200;
 pub const GROUP_NAME_BYTES_MAX: usize = 255;
 /// Largest cursor a client may send, bytes.
 pub const CURSOR_BYTES_MAX: usize = 64 * 1024;
+/// Most tiles of a cursor: so many fit [`CURSOR_BYTES_MAX`] whatever their values.
+pub const CURSOR_TILES_MAX: usize = 1800;
 
 /// Default for the largest inbound frame body of the client protocol, bytes.
 pub const FRAME_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
@@ -55,6 +57,14 @@ pub const INDEX_INTERVAL_BYTES: u64 = 4096;
 pub const TAIL_CACHE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 /// Segment files open at one time.
 pub const OPEN_COPIES_DEFAULT: usize = 512;
+/// Requests that may wait for one segment copy while it is busy with another.
+pub const COPY_QUEUE_MAX: usize = 4096;
+/// Least and most zeros written ahead of a growing log at one time, bytes.
+pub const PREALLOCATE_BYTES: (u64, u64) = (64 * 1024, 1024 * 1024);
+/// A flush of at least this many bytes is not followed by zeros: growing the file costs it little.
+pub const PREALLOCATE_BELOW_BYTES: u64 = 256 * 1024;
+/// Log files of removed copies kept for reuse, per store.
+pub const RECYCLED_FILES_MAX: usize = 8;
 /// Time without an append after which a copy records its durable end, milliseconds.
 pub const IDLE_RECORD_MS: u64 = 1000;
 
@@ -64,4 +74,6 @@ const _: () = assert!(FRAME_BYTES_UNAUTHENTICATED_MAX <= FRAME_BYTES_DEFAULT);
 const _: () = assert!(CURSOR_BYTES_MAX < FRAME_BYTES_DEFAULT);
 const _: () = assert!(FETCH_RECORDS_DEFAULT <= FETCH_RECORDS_MAX);
 const _: () = assert!(BATCH_BYTES_MAX <= u32::MAX as usize, "a batch frame counts its payload in 32 bits");
-const _: () = assert!(INDEX_INTERVAL_BYTES <= READ_WINDOW_BYTES as u64, "a read from an index entry reaches the next");
+const _: () = assert!(PREALLOCATE_BYTES.0 <= PREALLOCATE_BYTES.1);
+const _: () =
+    assert!(INDEX_INTERVAL_BYTES <= READ_WINDOW_BYTES as u64, "a read from an index entry reaches the next");

@@ -28,3 +28,65 @@ pub fn committed<T: Ord + Copy>(ends: &[Option<T>]) -> Option<T> {
     sorted.sort_unstable_by(|a, b| b.cmp(a));
     sorted[ack_count(ends.len()) - 1]
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_published_table_of_sizes() {
+        let rows = [(1, 1, 1), (2, 2, 1), (3, 2, 2), (4, 3, 2), (5, 3, 3), (7, 4, 4)];
+        for (n, ack, seal) in rows {
+            assert_eq!((ack_count(n), seal_count(n)), (ack, seal), "{n} replicas");
+        }
+    }
+
+    fn ends() -> impl Strategy<Value = Vec<Option<u64>>> {
+        prop::collection::vec(prop::option::of(0_u64..12), 1..8)
+    }
+
+    /// Replicas that hold everything below `end`.
+    fn holders(ends: &[Option<u64>], end: u64) -> usize {
+        ends.iter().flatten().filter(|held| **held >= end).count()
+    }
+
+    proptest! {
+        // P-12: searched for, not computed the same way again.
+        #[test]
+        fn committed_is_the_largest_end_a_majority_holds(ends in ends()) {
+            let largest = (0..12).rev().find(|end| holders(&ends, *end) >= ack_count(ends.len()));
+            prop_assert_eq!(committed(&ends), largest);
+        }
+
+        // P-13
+        #[test]
+        fn committed_never_decreases_while_acks_arrive(
+            n in 1_usize..8, acks in prop::collection::vec((0_usize..8, 0_u64..50), 0..40),
+        ) {
+            let mut ends = vec![None; n];
+            let mut before = None;
+            for (replica, end) in acks {
+                let held = &mut ends[replica % n];
+                *held = (*held).max(Some(end));
+                let now = committed(&ends);
+                prop_assert!(now >= before);
+                before = now;
+            }
+        }
+
+        // P-14
+        #[test]
+        fn an_end_is_committed_exactly_when_a_majority_holds_it(ends in ends(), end in 0_u64..12) {
+            let is_committed = committed(&ends).is_some_and(|committed| committed >= end);
+            prop_assert_eq!(is_committed, holders(&ends, end) >= ack_count(ends.len()));
+        }
+
+        #[test]
+        fn who_seals_always_meets_who_acknowledged(n in 1_usize..100) {
+            prop_assert!(ack_count(n) + seal_count(n) == n + 1);
+            prop_assert!(ack_count(n) * 2 > n);
+        }
+    }
+}

@@ -52,7 +52,8 @@ impl Record {
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         let key = self.key.as_ref().map_or(1, |key| 5 + key.len());
-        let headers: usize = self.headers.iter().map(|h| HEADER_BYTES_MIN + h.name.len() + h.value.len()).sum();
+        let headers: usize =
+            self.headers.iter().map(|h| HEADER_BYTES_MIN + h.name.len() + h.value.len()).sum();
         key + 4 + self.value.len() + 8 + 4 + headers
     }
 
@@ -156,3 +157,136 @@ impl<'a> Iterator for Walk<'a> {
 }
 
 const _: () = assert!(limits::RECORD_BYTES_MIN == 17);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(len_max: usize) -> impl Strategy<Value = Bytes> {
+        prop::collection::vec(any::<u8>(), 0..=len_max).prop_map(Bytes::from)
+    }
+
+    prop_compose! {
+        fn header()(name in bytes(12), value in bytes(12)) -> Header {
+            Header { name, value }
+        }
+    }
+
+    prop_compose! {
+        fn record()(
+            key in prop::option::of(bytes(20)),
+            value in bytes(80),
+            timestamp in 0_u64..=2_000_000_000_000,
+            headers in prop::collection::vec(header(), 0..=4),
+        ) -> Record {
+            Record { key, value, timestamp, headers }
+        }
+    }
+
+    fn encode(records: &[Record]) -> Bytes {
+        let mut out = BytesMut::new();
+        records.iter().for_each(|record| record.encode(&mut out));
+        out.freeze()
+    }
+
+    fn decode(bytes: &Bytes) -> Result<Vec<Record>, Error> {
+        let mut reader = Reader::new(bytes.clone());
+        let mut records = Vec::new();
+        while reader.remaining() > 0 {
+            records.push(Record::decode(&mut reader)?);
+        }
+        Ok(records)
+    }
+
+    /// What the walk finds must be what decoding finds, whether the bytes are good or not.
+    fn walk_agrees_with_decode(bytes: &Bytes) {
+        let spans: Result<Vec<_>, _> = Walk::new(bytes).collect();
+        let records = decode(bytes);
+        assert_eq!(spans.is_ok(), records.is_ok(), "walk {spans:?}, decode {records:?}");
+        let (Ok(spans), Ok(records)) = (spans, records) else { return };
+        assert_eq!(spans.len(), records.len());
+        let mut at = 0;
+        for (span, record) in spans.iter().zip(&records) {
+            assert_eq!((span.start, span.end), (at, at + record.encoded_len()));
+            assert_eq!((span.key, span.value_bytes), (record.key.as_deref(), record.value.len()));
+            at = span.end;
+        }
+        assert_eq!(at, bytes.len());
+    }
+
+    #[test]
+    fn the_smallest_record() {
+        let record = Record { key: None, value: Bytes::new(), timestamp: 0, headers: Vec::new() };
+        assert_eq!(record.encoded_len(), limits::RECORD_BYTES_MIN);
+        assert_eq!(encode(&[record]), vec![0; limits::RECORD_BYTES_MIN]);
+    }
+
+    #[test]
+    fn null_header_parts_are_refused() {
+        let head = |rest: &[u8]| Bytes::from([&[0; 13][..], &[0, 0, 0, 1], rest].concat());
+        // Padded so that the count itself would fit.
+        let null_name = head(&[0, 1, 0, 0, 0, 4, 9, 9, 9, 9]);
+        let null_value = head(&[1, 0, 0, 0, 4, 9, 9, 9, 9, 0]);
+        for bytes in [null_name, null_value] {
+            assert!(matches!(Walk::new(&bytes).next(), Some(Err(Error::Invalid(_)))));
+            assert!(matches!(decode(&bytes), Err(Error::Invalid(_))));
+        }
+    }
+
+    #[test]
+    fn a_walk_ends_at_the_first_error() {
+        let mut walk = Walk::new(&[7; 40]);
+        assert_eq!(walk.next(), Some(Err(Error::Invalid("a truth value"))));
+        assert_eq!(walk.next(), None);
+    }
+
+    #[test]
+    fn a_header_count_nothing_backs_is_refused_at_once() {
+        let bytes = Bytes::from([&[0; 13][..], &[0xff; 4]].concat());
+        assert_eq!(Walk::new(&bytes).next(), Some(Err(Error::Short)));
+        assert!(decode(&bytes).is_err());
+    }
+
+    proptest! {
+        // P-24
+        #[test]
+        fn the_computed_size_is_the_size_written(record in record()) {
+            prop_assert_eq!(encode(std::slice::from_ref(&record)).len(), record.encoded_len());
+        }
+
+        // P-27
+        #[test]
+        fn records_round_trip(records in prop::collection::vec(record(), 0..6)) {
+            prop_assert_eq!(decode(&encode(&records)).unwrap(), records);
+        }
+
+        #[test]
+        fn walk_agrees_on_good_records(records in prop::collection::vec(record(), 0..6)) {
+            walk_agrees_with_decode(&encode(&records));
+        }
+
+        #[test]
+        fn walk_agrees_on_changed_records(
+            records in prop::collection::vec(record(), 1..6),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut bytes = encode(&records).to_vec();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            walk_agrees_with_decode(&Bytes::from(bytes.clone()));
+            bytes.truncate(cut.index(bytes.len()));
+            walk_agrees_with_decode(&Bytes::from(bytes));
+        }
+
+        #[test]
+        fn walk_agrees_on_anything(bytes in prop::collection::vec(0_u8..3, 0..120)) {
+            walk_agrees_with_decode(&Bytes::from(bytes));
+        }
+    }
+}

@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The driver: sockets, disks, time and threads around one node.
+//!
+//! [`run`] is the whole server: it reads the configuration, makes every check, opens the data directories,
+//! recovers, serves, and shuts down when asked to. What the node decides is decided in `core/`; this crate
+//! performs it.
+//!
+//! ```text
+//! tcp (tasks) ──▶ driver (core thread: node.step) ──▶ disk (storage threads)
+//!      ◀── answers ──┘        ◀── completions ────────────┘
+//! ```
+
+mod boot;
+mod clock;
+pub mod config;
+pub mod disk;
+mod driver;
+mod http;
+pub mod identity;
+mod notices;
+mod run;
+mod tcp;
+mod telemetry;
+
+pub use run::{Options, run};

@@ -26,6 +26,9 @@
 //! **Paths** are relative to the data directory, at most one directory deep, and built only from [`Name`]s,
 //! so that nothing a client or a peer sends can name a file outside.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -1,3 +1,7 @@
 //! Bytes that outlive us: headers, checksums, versions. One file for each kind.
 
 pub mod batch;
+pub mod index;
+pub mod meta;
+pub mod raft_log;
+pub mod raft_snapshot;

@@ -1,7 +1,147 @@
 //! All segment copies of one data directory.
+//!
+//! A pure machine: [`Request`]s and disk completions in, [`Action`]s out. It owns what a copy's bytes mean and
+//! what has been decided about the copy; it knows nothing of quorums, other nodes or topics.
+//!
+//! - Copies are independent: a failure takes one copy out of service and no other (INV-27).
+//! - Whatever a reply says is durable when the reply is made.
+//! - A copy that nobody uses costs no descriptor and a few hundred bytes.
 
+mod config;
+mod copy;
+mod desk;
 mod request;
+mod start;
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use types::{Instant, SegmentId, limits};
+
+pub use config::Config;
 pub use request::{
     Action, Damage, DamageClass, Error, Extent, FailReason, Notice, Reply, Report, Request, RequestId, State,
 };
+
+use self::copy::Copy;
+use self::desk::{Desk, Owner};
+use self::start::Start;
+use crate::disk;
+
+/// The copies of one data directory.
+#[derive(Debug)]
+pub struct Store {
+    desk: Desk,
+    start: Start,
+    copies: BTreeMap<SegmentId, Copy>,
+}
+
+impl Store {
+    /// A store that has not looked at its directory yet.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self { desk: Desk::new(config), start: Start::default(), copies: BTreeMap::new() }
+    }
+
+    /// Looks at the directory; ends with [`Action::Started`] or [`Action::StartFailed`]. Requests made before
+    /// that are refused as [`Error::Overloaded`].
+    pub fn start(&mut self, out: &mut Vec<Action>) {
+        self.look();
+        out.append(&mut self.desk.actions);
+    }
+
+    /// Takes a request. Its reply comes in these actions or in those of a later call, exactly once.
+    pub fn request(&mut self, now: Instant, id: RequestId, request: Request, out: &mut Vec<Action>) {
+        self.desk.now = now;
+        self.dispatch(id, request);
+        self.settle(out);
+    }
+
+    /// Takes the completion of a job.
+    pub fn complete(&mut self, now: Instant, completion: disk::Completion, out: &mut Vec<Action>) {
+        self.desk.now = now;
+        let result = completion.result;
+        match self.desk.owner_of(completion.job) {
+            Some(Owner::Start(lookup)) => self.looked(lookup, result),
+            Some(Owner::Append(segment)) => self.with(segment, |copy, desk| copy.append_done(desk, result)),
+            Some(Owner::Read(segment, op)) => self.with(segment, |copy, desk| copy.read_done(desk, op, result)),
+            Some(Owner::Task(segment)) => self.with(segment, |copy, desk| copy.task_done(desk, result)),
+            Some(Owner::Nobody) | None => {}
+        }
+        self.settle(out);
+    }
+
+    /// Records the durable ends of copies that have been idle for a while. Call it a few times a second.
+    pub fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
+        self.desk.now = now;
+        let idle = Duration::from_millis(limits::IDLE_RECORD_MS);
+        let due = |(_, since): &(&SegmentId, &Instant)| now.since(**since) >= idle;
+        let due: Vec<SegmentId> = self.desk.unrecorded.iter().filter(due).map(|(segment, _)| *segment).collect();
+        for segment in due {
+            self.desk.unrecorded.remove(&segment);
+            self.with(segment, |copy, desk| copy.record_end(desk));
+        }
+        self.settle(out);
+    }
+
+    /// Every copy, in order of segment. The extent of an unsealed copy that has not been opened since the start
+    /// is only what its `copy.meta` last recorded.
+    pub fn copies(&self) -> impl Iterator<Item = (SegmentId, Extent)> {
+        self.copies.iter().map(|(segment, copy)| (*segment, copy.extent()))
+    }
+
+    fn dispatch(&mut self, id: RequestId, request: Request) {
+        let segment = request.segment();
+        if !self.start.done {
+            return self.desk.reply(id, Reply::Failed(Error::Overloaded));
+        }
+        if let Some(copy) = self.copies.get_mut(&segment) {
+            copy.request(&mut self.desk, id, request);
+            return self.bury(segment);
+        }
+        match request {
+            Request::Create { base, epoch, expect_full, .. } => {
+                let copy = Copy::create(&mut self.desk, id, segment, base, epoch, expect_full);
+                self.copies.insert(segment, copy);
+            }
+            Request::Delete { .. } => self.desk.reply(id, Reply::Deleted),
+            Request::Append { .. }
+            | Request::Read { .. }
+            | Request::SeekTime { .. }
+            | Request::Fence { .. }
+            | Request::Seal { .. }
+            | Request::Latch { .. }
+            | Request::Verify { .. }
+            | Request::Inspect { .. } => self.desk.reply(id, Reply::Failed(Error::NoSuchSegment)),
+        }
+    }
+
+    fn with(&mut self, segment: SegmentId, act: impl FnOnce(&mut Copy, &mut Desk)) {
+        if let Some(copy) = self.copies.get_mut(&segment) {
+            act(copy, &mut self.desk);
+            self.bury(segment);
+        }
+    }
+
+    /// Forgets a copy that is gone; what waited for it is answered, or begins its next life.
+    fn bury(&mut self, segment: SegmentId) {
+        if !self.copies.get(&segment).is_some_and(Copy::is_gone) {
+            return;
+        }
+        let queue = self.copies.remove(&segment).map(Copy::into_queue).unwrap_or_default();
+        for (id, request) in queue {
+            self.dispatch(id, request);
+        }
+    }
+
+    /// Brings what all copies share back within its limits and hands out the actions.
+    fn settle(&mut self, out: &mut Vec<Action>) {
+        while let Some((segment, base)) = self.desk.cache_surplus() {
+            self.with(segment, |copy, _| copy.uncache(base));
+        }
+        for segment in self.desk.surplus() {
+            self.with(segment, |copy, desk| copy.close(desk));
+        }
+        out.append(&mut self.desk.actions);
+    }
+}

@@ -22,6 +22,9 @@ pub enum Request {
         base: Offset,
         /// Epoch given by the registration; appends below it are refused.
         epoch: Epoch,
+        /// The copy is expected to fill (its range has just filled another): it gets a recycled file, whose
+        /// blocks are written already, when there is one.
+        expect_full: bool,
     },
     /// Appends one batch at exactly the copy's end and makes it durable; answered by [`Reply::Appended`] once
     /// the sync that covers it has completed.
@@ -89,6 +92,25 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// The segment it is about.
+    #[must_use]
+    pub fn segment(&self) -> SegmentId {
+        match self {
+            Self::Create { segment, .. }
+            | Self::Append { segment, .. }
+            | Self::Read { segment, .. }
+            | Self::SeekTime { segment, .. }
+            | Self::Fence { segment, .. }
+            | Self::Seal { segment, .. }
+            | Self::Latch { segment, .. }
+            | Self::Verify { segment }
+            | Self::Delete { segment }
+            | Self::Inspect { segment } => *segment,
+        }
+    }
+}
+
 /// The answer to a [`Request`].
 #[derive(Clone, Debug)]
 pub enum Reply {
@@ -130,6 +152,8 @@ pub struct Extent {
     pub bytes: u64,
     /// Highest epoch it has durably accepted.
     pub epoch: Epoch,
+    /// When the last batch was appended; `None` when the log has not been looked at since the start.
+    pub last_append: Option<WallTime>,
     /// Its state.
     pub state: State,
 }
@@ -141,7 +165,11 @@ pub enum State {
     Active,
     /// Ended for good at its extent.
     Sealed,
-    /// Out of service; its bytes are kept.
+    /// A write failed: takes no more appends in this process lifetime. What its extent covers is intact, can be
+    /// read, and may be sealed.
+    Stopped(FailReason),
+    /// Out of service, durably: it is damaged, or was declared so. Its bytes are kept; what lies before the
+    /// damage can be read, but it is no answer to anybody and cannot be sealed.
     Latched(FailReason),
 }
 
@@ -191,6 +219,8 @@ pub enum DamageClass {
     Order,
     /// The file ends inside the frame, or before it.
     Short,
+    /// An intact frame of a later format, which this build must not guess about.
+    Unsupported,
     /// `copy.meta` is missing or damaged.
     Meta,
 }
@@ -244,7 +274,7 @@ pub enum Error {
     /// The bytes that hold the answer are damaged.
     #[error("damaged at position {}: {:?}", .0.position, .0.class)]
     Damaged(Damage),
-    /// The copy is out of service.
+    /// The copy is stopped or latched.
     #[error("out of service: {0:?}")]
     Latched(FailReason),
     /// A disk operation failed now.
@@ -287,6 +317,24 @@ pub enum Notice {
         /// Bytes dropped.
         bytes: u64,
     },
+    /// A write failed: the copy takes no more appends until the process starts again.
+    Stopped {
+        /// Which copy.
+        segment: SegmentId,
+        /// Why.
+        reason: FailReason,
+        /// The cause, for people.
+        detail: String,
+    },
+    /// A copy could not be opened; the next request tries again.
+    OpenFailed {
+        /// Which copy.
+        segment: SegmentId,
+        /// Why.
+        reason: FailReason,
+        /// The cause, for people.
+        detail: String,
+    },
     /// A copy went out of service.
     Latched {
         /// Which copy.
@@ -294,6 +342,14 @@ pub enum Notice {
         /// Why.
         reason: FailReason,
         /// The cause, for people.
+        detail: String,
+    },
+    /// A directory bears the name of a copy, but its `copy.meta` is damaged or of a later format: the copy is
+    /// out of service and its bytes are left alone.
+    MetaUnreadable {
+        /// Which copy.
+        segment: SegmentId,
+        /// What is wrong, for people.
         detail: String,
     },
     /// An index file was not usable and is rebuilt from the log.

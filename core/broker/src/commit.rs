@@ -1,0 +1,102 @@
+//! Storing a group's positions.
+//!
+//! Owns the checks on group and cursor and the answers of `commit`. Merging the positions with those stored
+//! is metadata's.
+
+use types::GroupName;
+use types::cursor::Cursor;
+use wire::Reason;
+
+use crate::action::Reply;
+use crate::auth::{Operation, Session};
+use crate::event::{Commit, RequestId};
+use crate::meta;
+use crate::node::Node;
+
+/// Why positions were not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The session may not consume.
+    #[error("not allowed to consume")]
+    Denied,
+    /// The group's name is null or too long.
+    #[error("not a group name")]
+    InvalidGroup,
+    /// There is no such topic.
+    #[error("no such topic")]
+    NoSuchTopic,
+    /// The cursor was not issued for this topic.
+    #[error("not a cursor of this topic")]
+    InvalidCursor,
+    /// Metadata refused or failed.
+    #[error("metadata: {0}")]
+    Meta(#[from] meta::Error),
+}
+
+impl Error {
+    /// What the client is told.
+    #[must_use]
+    pub fn reason(self) -> Reason {
+        match self {
+            Self::Denied => Reason::PermissionDenied,
+            Self::InvalidGroup => Reason::InvalidGroup,
+            Self::NoSuchTopic | Self::Meta(meta::Error::NoSuchTopic) => Reason::NoSuchTopic,
+            // The tiles passed every check here, so what metadata does not take was never issued.
+            Self::InvalidCursor | Self::Meta(meta::Error::Refused) => Reason::InvalidCursor,
+            Self::Meta(meta::Error::TooManyGroups) => Reason::TooManyGroups,
+            Self::Meta(meta::Error::Unavailable) => Reason::Unavailable,
+            Self::Meta(meta::Error::Unknown) => Reason::Timeout,
+            Self::Meta(meta::Error::Sealed | meta::Error::AlreadyExists | meta::Error::InvalidTopicName) => {
+                Reason::InternalError
+            }
+        }
+    }
+}
+
+impl Node {
+    /// Proposes the positions; answered when metadata has them.
+    pub(crate) fn commit(&mut self, id: RequestId, session: &Session, request: &Commit) {
+        match self.try_commit(id, session, request) {
+            Ok(Proposed::Yes) => {}
+            Ok(Proposed::Nothing) => self.core.reply(id, Reply::Committed),
+            Err(error) => self.core.reply(id, Reply::Failed(error.reason())),
+        }
+    }
+
+    fn try_commit(&mut self, id: RequestId, session: &Session, request: &Commit) -> Result<Proposed, Error> {
+        if !session.may(Operation::Consume) {
+            return Err(Error::Denied);
+        }
+        let group = request.group.as_ref().ok_or(Error::InvalidGroup)?;
+        let group = GroupName::new(group).map_err(|_| Error::InvalidGroup)?;
+        let name = request.topic.as_ref().ok_or(Error::NoSuchTopic)?;
+        let topic = self.topic(name).ok_or(Error::NoSuchTopic)?;
+        let Some(token) = &request.cursor else { return Ok(Proposed::Nothing) };
+        let cursor = Cursor::decode(token).map_err(|_| Error::InvalidCursor)?;
+        if cursor.is_unborn() {
+            return Ok(Proposed::Nothing);
+        }
+        if cursor.topic != topic || !self.knows_tiles(topic, &cursor.tiles) {
+            return Err(Error::InvalidCursor);
+        }
+        if cursor.tiles.is_empty() {
+            return Ok(Proposed::Nothing);
+        }
+        self.core.commit_positions(id, &group, topic, cursor.tiles);
+        Ok(Proposed::Yes)
+    }
+
+    /// Metadata decided on positions.
+    pub(crate) fn committed(&mut self, id: RequestId, result: Result<(), meta::Error>) {
+        let reply = match result {
+            Ok(()) => Reply::Committed,
+            Err(error) => Reply::Failed(Error::Meta(error).reason()),
+        };
+        self.core.reply(id, reply);
+    }
+}
+
+enum Proposed {
+    Yes,
+    Nothing,
+}

@@ -1,0 +1,334 @@
+//! How an active segment ends: drained, fenced, sealed, recorded in metadata.
+//!
+//! Owns the one procedure behind a size roll, a failed append and a restart. Every step is retried from the
+//! fence until it is done or the copy turns out to be out of service; running it twice is harmless, because
+//! a fence and a seal that exist already are found and adopted.
+//!
+//! Invariants:
+//! - The length recorded in metadata is the copy's durable end after it stopped taking appends, so it covers
+//!   everything acknowledged.
+//! - A segment of an earlier process lifetime is never appended to: it comes here first.
+//! - A copy that is out of service is not sealed: where its acknowledged records end is not known.
+//!
+//! ```text
+//! size     Draining ────────────▶ Sealing ─▶ Recording
+//! failure  Draining ─▶ Fencing ─▶ Sealing ─▶ Recording
+//! restart              Fencing ─▶ Sealing ─▶ Recording
+//! ```
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use metadata::vnode::SealSegment;
+use storage::store::{self, Extent};
+use types::{Epoch, Offset, RangeId, SegmentId, WallTime};
+
+use crate::action::{Cause, Notice};
+use crate::meta;
+use crate::node::{Node, Owner};
+use crate::produce;
+use crate::segments::{EPOCH_FIRST, InFlight, Open, RETRY_AFTER, Range, State};
+
+/// Leftovers of earlier lifetimes being ended at one time, so that a start with many does not swamp the store.
+const RESTARTS_MAX: usize = 64;
+
+/// Longest pause before another try.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
+
+/// A segment on its way to being sealed.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) segment: SegmentId,
+    pub(crate) base: Offset,
+    pub(crate) cause: Cause,
+    pub(crate) step: Step,
+    /// Appends still on their way; only while draining.
+    pub(crate) in_flight: VecDeque<InFlight>,
+    /// Exclusive end of what may be read; `None` after a restart, when only the copy knows.
+    pub(crate) committed_end: Option<Offset>,
+    /// Epoch of the fence.
+    epoch: Epoch,
+    /// Whether it counts against [`RESTARTS_MAX`].
+    counted: bool,
+    /// Times it got stuck.
+    tries: u32,
+}
+
+/// What an ending waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// The appends in flight. `failed` tells whether one of them was refused.
+    Draining { failed: bool },
+    /// The fence.
+    Fencing,
+    /// The copy's seal.
+    Sealing,
+    /// The seal in metadata.
+    Recording(Extent),
+    /// A second try; `Node::retries` says when.
+    Stuck,
+}
+
+impl Ending {
+    pub(crate) fn new(segment: SegmentId, base: Offset, cause: Cause, step: Step) -> Self {
+        Self {
+            segment,
+            base,
+            cause,
+            step,
+            in_flight: VecDeque::new(),
+            committed_end: None,
+            epoch: EPOCH_FIRST.next(),
+            counted: false,
+            tries: 0,
+        }
+    }
+
+    /// Whether a produce should be refused rather than wait.
+    pub(crate) fn is_stuck(&self) -> bool {
+        match self.step {
+            Step::Stuck => true,
+            Step::Draining { .. } | Step::Fencing | Step::Sealing | Step::Recording(_) => false,
+        }
+    }
+}
+
+impl Node {
+    fn ending(&mut self, id: RangeId) -> Option<(&mut Ending, &mut WallTime)> {
+        let range = self.ranges.get_mut(&id)?;
+        match &mut range.state {
+            State::Ending(ending) => Some((ending, &mut range.appended_at)),
+            State::Idle
+            | State::Registering
+            | State::Unmade { .. }
+            | State::Creating { .. }
+            | State::Open(_)
+            | State::Stale { .. }
+            | State::Stopped => None,
+        }
+    }
+
+    /// Starts an ending that has nothing in flight at the fence.
+    pub(crate) fn end(&mut self, id: RangeId, ending: Ending) {
+        let Some(range) = self.ranges.get_mut(&id) else { return };
+        range.state = State::Ending(ending);
+        self.fence(id);
+    }
+
+    /// Stops giving out offsets of an open segment; the rest follows when nothing is in flight.
+    pub(crate) fn drain(&mut self, id: RangeId, cause: Cause) {
+        let Some(range) = self.ranges.get_mut(&id) else { return };
+        let State::Open(open) = std::mem::replace(&mut range.state, State::Idle) else {
+            unreachable!("only an open segment is drained")
+        };
+        let Open { segment, base, committed_end, in_flight, .. } = open;
+        let failed = cause == Cause::Failure;
+        let ending = Ending::new(segment, base, cause, Step::Draining { failed });
+        range.state = State::Ending(Ending { in_flight, committed_end: Some(committed_end), ..ending });
+    }
+
+    /// An append was refused: nothing more may go to this segment.
+    pub(crate) fn append_failed(&mut self, id: RangeId) {
+        let Some(range) = self.ranges.get_mut(&id) else { return };
+        match &mut range.state {
+            State::Open(_) => self.drain(id, Cause::Failure),
+            State::Ending(ending) => {
+                ending.cause = Cause::Failure;
+                ending.step = Step::Draining { failed: true };
+            }
+            State::Idle
+            | State::Registering
+            | State::Unmade { .. }
+            | State::Creating { .. }
+            | State::Stale { .. }
+            | State::Stopped => {}
+        }
+    }
+
+    /// Goes on once nothing is in flight.
+    pub(crate) fn drained(&mut self, id: RangeId) {
+        let Some((ending, _)) = self.ending(id) else { return };
+        let Step::Draining { failed } = ending.step else { return };
+        if !ending.in_flight.is_empty() {
+            return;
+        }
+        if failed {
+            return self.fence(id);
+        }
+        let end = ending.committed_end.unwrap_or(ending.base);
+        self.seal_copy(id, end);
+    }
+
+    fn fence(&mut self, id: RangeId) {
+        let Some((ending, _)) = self.ending(id) else { return };
+        ending.step = Step::Fencing;
+        let request = store::Request::Fence { segment: ending.segment, epoch: ending.epoch };
+        self.core.ask(Owner::Fence(id), request);
+    }
+
+    /// The copy answered the fence.
+    pub(crate) fn fenced(&mut self, id: RangeId, result: Result<Extent, store::Error>) {
+        let Some((ending, _)) = self.ending(id) else { return };
+        let (segment, base) = (ending.segment, ending.base);
+        match result {
+            Ok(extent) => self.adopt(id, extent),
+            // A fence of an earlier try, under a later epoch than this node remembers.
+            Err(store::Error::Fenced { epoch }) if epoch > ending.epoch => {
+                ending.epoch = epoch;
+                self.fence(id);
+            }
+            Err(store::Error::Sealed { .. }) => {
+                self.core.ask(Owner::Inspect(id), store::Request::Inspect { segment });
+            }
+            // Its registration committed and the process ended before the copy was made.
+            Err(store::Error::NoSuchSegment) => {
+                self.core.notice(Notice::SegmentMissing { segment });
+                let (epoch, state) = (EPOCH_FIRST, store::State::Sealed);
+                self.record(id, Extent { base, end: base, bytes: 0, epoch, last_append: None, state });
+            }
+            Err(store::Error::Latched(reason)) => self.stop_range(id, &format!("{reason:?}")),
+            Err(store::Error::Damaged(damage)) => self.stop_range(id, &format!("{damage:?}")),
+            Err(error) => self.stuck(id, &error.to_string()),
+        }
+    }
+
+    /// Where the copy stands, once it takes no more appends under this primary's epoch.
+    pub(crate) fn adopt(&mut self, id: RangeId, extent: Extent) {
+        let Some((_, appended_at)) = self.ending(id) else { return };
+        match extent.state {
+            store::State::Latched(reason) => self.stop_range(id, &format!("{reason:?}")),
+            store::State::Active | store::State::Stopped(_) | store::State::Sealed => {
+                // The range's clock goes on from there, whatever the wall clock says after a restart.
+                *appended_at = (*appended_at).max(extent.last_append.unwrap_or_default());
+                if extent.state == store::State::Sealed {
+                    self.record(id, extent);
+                } else {
+                    self.seal_copy(id, extent.end);
+                }
+            }
+        }
+    }
+
+    fn seal_copy(&mut self, id: RangeId, end: Offset) {
+        let wall = self.core.wall;
+        let Some((ending, appended_at)) = self.ending(id) else { return };
+        ending.step = Step::Sealing;
+        *appended_at = (*appended_at).max(wall);
+        let request = store::Request::Seal { segment: ending.segment, end, at: *appended_at };
+        self.core.ask(Owner::Seal(id), request);
+    }
+
+    /// The copy is sealed, or not.
+    pub(crate) fn sealed(&mut self, id: RangeId, result: Result<Extent, store::Error>) {
+        match result {
+            Ok(extent) => self.record(id, extent),
+            Err(store::Error::Latched(reason)) => self.stop_range(id, &format!("{reason:?}")),
+            Err(store::Error::Damaged(damage)) => self.stop_range(id, &format!("{damage:?}")),
+            // An append that failed may have moved the end: the fence tells where it is.
+            Err(error) => self.stuck(id, &error.to_string()),
+        }
+    }
+
+    fn record(&mut self, id: RangeId, extent: Extent) {
+        let wall = self.core.wall;
+        let Some((ending, appended_at)) = self.ending(id) else { return };
+        ending.step = Step::Recording(extent);
+        ending.committed_end = Some(extent.end);
+        *appended_at = (*appended_at).max(wall);
+        let (segment, at) = (ending.segment, *appended_at);
+        let topic = self.ranges.get(&id).map(|range| range.topic.clone());
+        let length = extent.end.since(extent.base);
+        self.core.seal_segment(id, SealSegment { segment, length, byte_size: extent.bytes, sealed_at: at });
+        // After a restart or a failure the end may lie past what readers were told.
+        if let Some(topic) = topic {
+            self.wake(&topic);
+        }
+    }
+
+    /// The seal is in metadata, or not.
+    pub(crate) fn recorded(&mut self, id: RangeId, result: Result<(), meta::Error>) {
+        let Some((ending, _)) = self.ending(id) else { return };
+        let Step::Recording(extent) = ending.step else { return };
+        let (segment, cause) = (ending.segment, ending.cause);
+        match result {
+            Ok(()) => {
+                self.restart_done(id);
+                self.core.notice(Notice::SegmentSealed { segment, end: extent.end, cause });
+                if extent.end == extent.base {
+                    self.core.delete_segment(segment);
+                }
+                self.reopen(id);
+                self.end_more_stale();
+            }
+            Err(error) => self.stuck(id, &error.to_string()),
+        }
+    }
+
+    /// Tries again later; meanwhile the range refuses.
+    fn stuck(&mut self, id: RangeId, detail: &str) {
+        let now = self.core.now;
+        let Some((ending, _)) = self.ending(id) else { return };
+        ending.step = Step::Stuck;
+        ending.tries = ending.tries.saturating_add(1);
+        let (segment, tries) = (ending.segment, ending.tries);
+        let until = now.plus((RETRY_AFTER * tries).min(RETRY_AFTER_MAX));
+        // What stays as it is is told ever more rarely.
+        if tries.is_power_of_two() {
+            self.core.notice(Notice::SegmentStuck { segment, detail: detail.to_owned() });
+        }
+        self.retries.insert((until, id));
+        self.restart_done(id);
+        self.refuse_waiting(id, produce::Error::Storage);
+        self.end_more_stale();
+    }
+
+    /// Takes up what is due.
+    pub(crate) fn retry_endings(&mut self) {
+        let now = self.core.now;
+        while let Some(&(at, id)) = self.retries.first()
+            && at <= now
+        {
+            self.retries.pop_first();
+            if self.ending(id).is_some_and(|(ending, _)| ending.is_stuck()) {
+                self.fence(id);
+            }
+        }
+    }
+
+    fn stop_range(&mut self, id: RangeId, detail: &str) {
+        self.restart_done(id);
+        if let Some(range) = self.ranges.get_mut(&id) {
+            range.state = State::Stopped;
+        }
+        self.core.notice(Notice::RangeStopped { range: id, detail: detail.to_owned() });
+        self.refuse_waiting(id, produce::Error::Storage);
+        self.end_more_stale();
+    }
+
+    /// Begins with the leftovers of earlier lifetimes, a bounded number at a time.
+    pub(crate) fn end_more_stale(&mut self) {
+        while self.restarts < RESTARTS_MAX
+            && let Some(id) = self.stale.pop_first()
+        {
+            self.end_stale(id);
+        }
+    }
+
+    /// Ends one leftover now.
+    pub(crate) fn end_stale(&mut self, id: RangeId) {
+        self.stale.remove(&id);
+        let Some(Range { state: State::Stale { segment, base }, .. }) = self.ranges.get(&id) else { return };
+        let mut ending = Ending::new(*segment, *base, Cause::Restart, Step::Fencing);
+        ending.counted = true;
+        self.restarts += 1;
+        self.end(id, ending);
+    }
+
+    fn restart_done(&mut self, id: RangeId) {
+        if let Some((ending, _)) = self.ending(id)
+            && std::mem::take(&mut ending.counted)
+        {
+            self.restarts -= 1;
+        }
+    }
+}

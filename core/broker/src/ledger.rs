@@ -1,0 +1,205 @@
+//! The metadata group's place in the node's Raft log.
+//!
+//! Owns the translation between the Raft group's words and the log's, and which request of the log answers
+//! what. Neither knows of the other. Decides nothing but whether what was found can be used at all.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use raft::{Persist, PersistId};
+use storage::disk::Completion;
+use storage::raft_log::{self, RaftLog, StartError};
+use storage::store::RequestId;
+use types::{RaftIndex, VnodeId};
+
+use crate::action::{Action, Actions, Notice, Stop};
+use crate::event::Volume;
+
+/// The one vnode there is until the metadata is split.
+const VNODE: VnodeId = VnodeId(1);
+
+/// What the log says to the group.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// What it holds, and the snapshot that goes with it. `is_new` when there is no trace of the group.
+    Recovered {
+        recovered: raft::Recovered,
+        snapshot: Option<Bytes>,
+        is_new: bool,
+    },
+    /// It cannot be used.
+    Stop(Stop),
+    Persisted(PersistId),
+    PersistFailed {
+        id: PersistId,
+        detail: String,
+    },
+    SnapshotSaved(RaftIndex),
+    SnapshotFailed(RaftIndex),
+}
+
+/// What a request of the log was for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Persist(PersistId),
+    Save(RaftIndex),
+    Load,
+}
+
+/// The group's log.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    log: RaftLog,
+    purposes: BTreeMap<RequestId, Purpose>,
+    next: u64,
+    actions: Vec<raft_log::Action>,
+    told: VecDeque<Told>,
+}
+
+impl Ledger {
+    pub(crate) fn new(config: raft_log::Config) -> Self {
+        Self {
+            log: RaftLog::new(config),
+            purposes: BTreeMap::new(),
+            next: 0,
+            actions: Vec::new(),
+            told: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn next_told(&mut self) -> Option<Told> {
+        self.told.pop_front()
+    }
+
+    pub(crate) fn start(&mut self, out: &mut Actions) {
+        self.log.start(&mut self.actions);
+        self.settle(out);
+    }
+
+    pub(crate) fn complete(&mut self, completion: Completion, out: &mut Actions) {
+        self.log.complete(completion, &mut self.actions);
+        self.settle(out);
+    }
+
+    /// Lets the last flush be testified for while nothing happens. Call it a few times a second.
+    pub(crate) fn tick(&mut self, out: &mut Actions) {
+        self.log.mark(&mut self.actions);
+        self.settle(out);
+    }
+
+    pub(crate) fn persist(&mut self, persist: Persist, out: &mut Actions) {
+        let entry =
+            |entry: raft::Entry| raft_log::Entry { index: entry.index, term: entry.term, data: entry.data };
+        let hard = persist.hard_state;
+        let append = raft_log::Append {
+            truncate_from: None,
+            entries: persist.entries.into_iter().map(entry).collect(),
+            hard_state: Some(raft_log::HardState {
+                term: hard.term,
+                voted_for: hard.voted_for,
+                commit: hard.commit,
+            }),
+        };
+        let id = self.request(Purpose::Persist(persist.id));
+        self.log.append(id, VNODE, append, &mut self.actions);
+        self.settle(out);
+    }
+
+    pub(crate) fn save_snapshot(&mut self, mark: raft::SnapshotMark, data: Bytes, out: &mut Actions) {
+        let id = self.request(Purpose::Save(mark.index));
+        let mark = raft_log::SnapshotMark { index: mark.index, term: mark.term };
+        self.log.save_snapshot(id, VNODE, mark, data, &mut self.actions);
+        self.settle(out);
+    }
+
+    fn request(&mut self, purpose: Purpose) -> RequestId {
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.purposes.insert(id, purpose);
+        id
+    }
+
+    fn settle(&mut self, out: &mut Actions) {
+        while !self.actions.is_empty() {
+            for action in std::mem::take(&mut self.actions) {
+                match action {
+                    raft_log::Action::Disk(job) => out.push(Action::Disk(Volume::Raft, job)),
+                    raft_log::Action::Reply(id, reply) => self.replied(id, reply),
+                    raft_log::Action::Started { .. } => self.started(),
+                    raft_log::Action::StartFailed(error) => {
+                        self.told.push_back(Told::Stop(start_failed(&error)))
+                    }
+                    raft_log::Action::Notice(notice) => out.push(Action::Notice(Notice::RaftLog(notice))),
+                }
+            }
+        }
+    }
+
+    fn started(&mut self) {
+        let damaged = |detail: &str| Told::Stop(Stop::Damaged { detail: detail.to_owned() });
+        match self.log.group(VNODE) {
+            None if self.log.unlisted_groups_possible() => {
+                self.told.push_back(damaged("records were lost that may have been the metadata's"));
+            }
+            None => {
+                let recovered = raft::Recovered::default();
+                self.told.push_back(Told::Recovered { recovered, snapshot: None, is_new: true });
+            }
+            Some(view) if view.status == raft_log::Status::Damaged => {
+                self.told.push_back(damaged("the metadata's records or its snapshot do not decode"));
+            }
+            Some(view) if view.snapshot.index > RaftIndex::ZERO => {
+                let id = self.request(Purpose::Load);
+                self.log.load_snapshot(id, VNODE, &mut self.actions);
+            }
+            Some(_) => self.recovered(None),
+        }
+        if self.log.group(VNODE).is_some() {
+            self.log.every_group_is_listed(&mut self.actions);
+        }
+    }
+
+    fn recovered(&mut self, snapshot: Option<Bytes>) {
+        let Some(view) = self.log.group(VNODE) else { return };
+        let (first, end) = (view.snapshot.index.next(), view.last.index.next());
+        let Some(entries) = self.log.entries(VNODE, first, end) else {
+            let detail = "the metadata's entries cannot be read".to_owned();
+            return self.told.push_back(Told::Stop(Stop::Damaged { detail }));
+        };
+        let entry =
+            |entry: raft_log::Entry| raft::Entry { index: entry.index, term: entry.term, data: entry.data };
+        let hard = view.hard_state;
+        let recovered = raft::Recovered {
+            hard_state: raft::HardState { term: hard.term, voted_for: hard.voted_for, commit: hard.commit },
+            snapshot: raft::SnapshotMark { index: view.snapshot.index, term: view.snapshot.term },
+            entries: entries.into_iter().map(entry).collect(),
+        };
+        self.told.push_back(Told::Recovered { recovered, snapshot, is_new: false });
+    }
+
+    fn replied(&mut self, id: RequestId, reply: raft_log::Reply) {
+        let Some(purpose) = self.purposes.remove(&id) else { return };
+        let told = match (purpose, reply) {
+            (Purpose::Persist(id), raft_log::Reply::Appended) => Told::Persisted(id),
+            (Purpose::Persist(id), raft_log::Reply::Failed(error)) => {
+                Told::PersistFailed { id, detail: error.to_string() }
+            }
+            (Purpose::Save(index), raft_log::Reply::SnapshotSaved) => Told::SnapshotSaved(index),
+            (Purpose::Save(index), raft_log::Reply::Failed(_)) => Told::SnapshotFailed(index),
+            (Purpose::Load, raft_log::Reply::Snapshot { data, .. }) => return self.recovered(Some(data)),
+            (Purpose::Load, raft_log::Reply::Failed(error)) => {
+                Told::Stop(Stop::Damaged { detail: error.to_string() })
+            }
+            (purpose, reply) => unreachable!("{purpose:?} was answered {reply:?}"),
+        };
+        self.told.push_back(told);
+    }
+}
+
+fn start_failed(error: &StartError) -> Stop {
+    match error {
+        StartError::Disk(error) => Stop::Unreadable { volume: Volume::Raft, detail: error.to_string() },
+        StartError::LaterVersion(_) => Stop::LaterFormat { volume: Volume::Raft, detail: error.to_string() },
+        StartError::LogMissing | StartError::Ambiguous(_) => Stop::Damaged { detail: error.to_string() },
+    }
+}

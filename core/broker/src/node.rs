@@ -1,0 +1,349 @@
+//! The step function: routes each event to the file that owns its subject.
+//!
+//! Owns the order of work inside a step, the requests that were made to the store, and the clock. Decides
+//! nothing about topics, records or positions.
+//!
+//! Invariants:
+//! - a step runs to completion: when it returns, everything that can be answered now is in the actions;
+//! - no client request is looked at before both directories were recovered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use storage::disk::Completion;
+use storage::store::{self, Store};
+use types::{Instant, Offset, RangeId, SegmentId, TopicId, WallTime};
+use wire::Reason;
+
+use crate::action::{Action, Actions, Notice, Reply, Stop};
+use crate::auth::Session;
+use crate::config::Config;
+use crate::event::{Event, Request, RequestId, Volume};
+use crate::fetch::Parked;
+use crate::meta::{Decided, Meta};
+use crate::produce::Load;
+use crate::random::Random;
+use crate::reading::Reads;
+use crate::segments::{Range, State};
+use crate::waiters::Waiters;
+
+/// How often the store gets to look at the time.
+const STORE_TICK: Duration = Duration::from_millis(250);
+/// Foreign names told at a start.
+const FOREIGN_NAMES_MAX: usize = 10;
+
+/// One node.
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) core: Core,
+    /// Names seen, see `route`.
+    pub(crate) topics: BTreeMap<Bytes, TopicId>,
+    pub(crate) ranges: BTreeMap<RangeId, Range>,
+    pub(crate) load: Load,
+    pub(crate) reads: Reads,
+    pub(crate) waiters: Waiters<Parked>,
+    /// Ranges whose leftover segment was not taken up yet.
+    pub(crate) stale: BTreeSet<RangeId>,
+    /// Leftovers being ended.
+    pub(crate) restarts: usize,
+    /// Endings to try again.
+    pub(crate) retries: BTreeSet<(Instant, RangeId)>,
+    phase: Phase,
+}
+
+/// How far the start has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// `copies` is there once the store has started.
+    Recovering {
+        copies: Option<usize>,
+        metadata: bool,
+    },
+    Serving,
+    Stopped,
+}
+
+/// What every subject needs: time, randomness, the store, the metadata, a place for actions.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) config: Config,
+    pub(crate) now: Instant,
+    pub(crate) wall: WallTime,
+    pub(crate) random: Random,
+    pub(crate) meta: Meta,
+    store: Store,
+    store_actions: Vec<store::Action>,
+    owners: BTreeMap<store::RequestId, Owner>,
+    request_next: u64,
+    store_tick_at: Instant,
+    wake_at: Option<Instant>,
+    pub(crate) out: Actions,
+}
+
+/// Whose request to the store it was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owner {
+    /// The oldest append in flight of a range.
+    Append(RangeId),
+    /// The copy a range is about to open.
+    Create(RangeId),
+    /// An ending's fence.
+    Fence(RangeId),
+    /// An ending that found the copy sealed.
+    Inspect(RangeId),
+    /// An ending's seal.
+    Seal(RangeId),
+    /// A copy nobody lists any more.
+    Delete,
+    /// Everybody who waits for this read.
+    Read { segment: SegmentId, from: Offset },
+}
+
+impl Node {
+    /// A node that has not looked at its directories yet; [`Event::Start`] makes it.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let waiters = Waiters::new(config.waiters_max);
+        Self {
+            core: Core::new(config),
+            topics: BTreeMap::new(),
+            ranges: BTreeMap::new(),
+            load: Load::default(),
+            reads: Reads::default(),
+            waiters,
+            stale: BTreeSet::new(),
+            restarts: 0,
+            retries: BTreeSet::new(),
+            phase: Phase::Recovering { copies: None, metadata: false },
+        }
+    }
+
+    /// Feeds one event to the node and appends what must be done about it to `actions`.
+    pub fn step(&mut self, now: Instant, event: Event, actions: &mut Actions) {
+        std::mem::swap(&mut self.core.out, actions);
+        self.core.now = now;
+        if self.phase != Phase::Stopped {
+            self.take(event);
+            self.settle();
+            self.keep_time();
+        }
+        std::mem::swap(&mut self.core.out, actions);
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Start => self.core.start(),
+            Event::Wall(wall) => self.core.wall = wall,
+            Event::Request { id, session, request } => self.request(id, &session, request),
+            Event::Gone(connection) => self.waiters.drop_connection(connection),
+            Event::Disk(volume, completion) => self.core.disk_done(volume, completion),
+            Event::Timer => {}
+        }
+    }
+
+    fn request(&mut self, id: RequestId, session: &Session, request: Request) {
+        if self.phase != Phase::Serving {
+            return self.core.reply(id, Reply::Failed(Reason::Unavailable));
+        }
+        match request {
+            Request::CreateTopic { topic, keyspace_bits } => {
+                self.create_topic(id, session, topic.as_ref(), keyspace_bits);
+            }
+            Request::Produce(request) => self.produce(id, session, request),
+            Request::Fetch(request) => self.fetch(id, session, request),
+            Request::Commit(request) => self.commit(id, session, &request),
+            Request::LeaveGroup { .. } => self.leave_group(id, session),
+        }
+    }
+
+    /// Hands on what the machines below have said, until they are silent.
+    fn settle(&mut self) {
+        loop {
+            let actions = std::mem::take(&mut self.core.store_actions);
+            let decided = self.core.meta.take_decided();
+            if actions.is_empty() && decided.is_empty() {
+                return;
+            }
+            for action in actions {
+                self.store_action(action);
+            }
+            for decided in decided {
+                self.decided(decided);
+            }
+        }
+    }
+
+    fn store_action(&mut self, action: store::Action) {
+        match action {
+            store::Action::Disk(job) => self.core.out.push(Action::Disk(Volume::Log, job)),
+            store::Action::Reply(id, reply) => {
+                if let Some(owner) = self.core.owners.remove(&id) {
+                    self.store_reply(owner, reply);
+                }
+            }
+            store::Action::Started { copies, foreign } => self.store_started(copies, &foreign),
+            store::Action::StartFailed(error) => {
+                self.stop(Stop::Unreadable { volume: Volume::Log, detail: error.to_string() });
+            }
+            store::Action::Notice(notice) => self.core.notice(Notice::Store(notice)),
+        }
+    }
+
+    /// One arm for each owner; a reply of another kind than asked for is the store's own mistake.
+    fn store_reply(&mut self, owner: Owner, reply: store::Reply) {
+        use store::Reply as R;
+        match (owner, reply) {
+            (Owner::Append(range), R::Appended { end }) => self.appended(range, Ok(end)),
+            (Owner::Append(range), R::Failed(error)) => self.appended(range, Err(error)),
+            (Owner::Create(range), R::Created) => self.created(range, Ok(())),
+            (Owner::Create(range), R::Failed(error)) => self.created(range, Err(error)),
+            (Owner::Fence(range), R::Fenced(extent)) => self.fenced(range, Ok(extent)),
+            (Owner::Fence(range), R::Failed(error)) => self.fenced(range, Err(error)),
+            (Owner::Inspect(range), R::Inspected(extent)) => self.adopt(range, extent),
+            (Owner::Inspect(range), R::Failed(error)) => self.fenced(range, Err(error)),
+            (Owner::Seal(range), R::Sealed(extent)) => self.sealed(range, Ok(extent)),
+            (Owner::Seal(range), R::Failed(error)) => self.sealed(range, Err(error)),
+            (Owner::Read { segment, from }, R::Read(batches)) => self.read(segment, from, Ok(batches)),
+            (Owner::Read { segment, from }, R::Failed(error)) => self.read(segment, from, Err(error)),
+            // What is left of a copy nobody lists is garbage; the orphan sweep finds it again.
+            (Owner::Delete, R::Deleted | R::Failed(_)) => {}
+            (owner, reply) => unreachable!("{owner:?} was answered {reply:?}"),
+        }
+    }
+
+    /// The metadata decided on something this node proposed, or has been recovered.
+    fn decided(&mut self, decided: Decided) {
+        match decided {
+            Decided::Recovered => self.metadata_recovered(),
+            Decided::Failed { detail } => self.core.notice(Notice::MetadataStopped { detail }),
+            Decided::Stop(stop) => self.stop(stop),
+            Decided::TopicCreated { id, name, result } => self.topic_created(id, &name, result),
+            Decided::Registered { range, result } => self.registered(range, result),
+            Decided::SegmentSealed { range, result } => self.recorded(range, result),
+            Decided::SegmentDeleted { segment } => {
+                self.core.ask(Owner::Delete, store::Request::Delete { segment });
+            }
+            Decided::Committed { id, result } => self.committed(id, result),
+        }
+    }
+
+    fn store_started(&mut self, count: usize, foreign: &[String]) {
+        if !foreign.is_empty() {
+            let names = foreign.iter().take(FOREIGN_NAMES_MAX).cloned().collect();
+            self.core.notice(Notice::Foreign { count: foreign.len(), names });
+        }
+        if let Phase::Recovering { copies, .. } = &mut self.phase {
+            *copies = Some(count);
+            self.serve_when_recovered();
+        }
+    }
+
+    fn metadata_recovered(&mut self) {
+        if let Phase::Recovering { metadata, .. } = &mut self.phase {
+            *metadata = true;
+            self.serve_when_recovered();
+        }
+    }
+
+    fn serve_when_recovered(&mut self) {
+        let Phase::Recovering { copies: Some(copies), metadata: true } = self.phase else { return };
+        let vnode = self.core.meta.vnode();
+        if copies > 0 && vnode.topic_count() == 0 && self.core.meta.is_new() {
+            return self.stop(Stop::Orphans { copies });
+        }
+        // A primary never resumes appending to a segment of an earlier process lifetime.
+        for (segment, listed) in vnode.segments().filter(|(_, segment)| segment.is_active()) {
+            let Some(topic) = vnode.topic(segment.range.topic) else { continue };
+            let state = if listed.replicas.first() == Some(&self.core.config.node) {
+                self.stale.insert(segment.range);
+                State::Stale { segment, base: listed.start }
+            } else {
+                State::Stopped
+            };
+            let topic = Bytes::copy_from_slice(topic.name.as_str().as_bytes());
+            self.ranges.insert(segment.range, Range::new(topic, state, listed.opened_at));
+        }
+        self.phase = Phase::Serving;
+        self.core.out.push(Action::Ready);
+        self.end_more_stale();
+    }
+
+    fn stop(&mut self, stop: Stop) {
+        if self.phase != Phase::Stopped {
+            self.phase = Phase::Stopped;
+            self.core.out.push(Action::Stop(stop));
+        }
+    }
+
+    /// Does what is due and tells the driver when to come back.
+    fn keep_time(&mut self) {
+        let now = self.core.now;
+        if self.core.store_tick_at <= now {
+            self.core.tick_store();
+        }
+        self.expire_waiters();
+        self.retry_endings();
+        self.settle();
+        let retry = self.retries.first().map(|(at, _)| *at);
+        let due = [Some(self.core.store_tick_at), self.waiters.next_deadline(), retry];
+        let next = due.into_iter().flatten().min();
+        if next != self.core.wake_at {
+            self.core.wake_at = next;
+            self.core.out.extend(next.map(Action::WakeAt));
+        }
+    }
+}
+
+impl Core {
+    fn new(config: Config) -> Self {
+        Self {
+            now: Instant(0),
+            wall: WallTime(0),
+            random: Random::new(config.seed),
+            meta: Meta::new(&config),
+            store: Store::new(config.store.clone()),
+            store_actions: Vec::new(),
+            owners: BTreeMap::new(),
+            request_next: 0,
+            store_tick_at: Instant(0),
+            wake_at: None,
+            out: Vec::new(),
+            config,
+        }
+    }
+
+    fn start(&mut self) {
+        self.store.start(&mut self.store_actions);
+        self.meta.start(&mut self.out);
+    }
+
+    fn disk_done(&mut self, volume: Volume, completion: Completion) {
+        match volume {
+            Volume::Log => self.store.complete(self.now, completion, &mut self.store_actions),
+            Volume::Raft => self.meta.complete(completion, &mut self.out),
+        }
+    }
+
+    fn tick_store(&mut self) {
+        self.store_tick_at = self.now.plus(STORE_TICK);
+        self.store.tick(self.now, &mut self.store_actions);
+        self.meta.tick(&mut self.out);
+    }
+
+    /// Asks the store for something; the reply goes to `owner`.
+    pub(crate) fn ask(&mut self, owner: Owner, request: store::Request) {
+        let id = store::RequestId(self.request_next);
+        self.request_next += 1;
+        self.owners.insert(id, owner);
+        self.store.request(self.now, id, request, &mut self.store_actions);
+    }
+
+    pub(crate) fn reply(&mut self, id: RequestId, reply: Reply) {
+        self.out.push(Action::Reply { id, reply });
+    }
+
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        self.out.push(Action::Notice(notice));
+    }
+}

@@ -1,0 +1,169 @@
+//! Segments through sizes, restarts and damage.
+
+use super::*;
+use crate::Cause;
+
+fn sealed(bench: &Bench) -> Vec<(u64, Cause)> {
+    let sealed = bench.notices.iter().filter_map(|notice| match notice {
+        Notice::SegmentSealed { end, cause, .. } => Some((end.0, *cause)),
+        _ => None,
+    });
+    sealed.collect()
+}
+
+#[test]
+fn a_full_segment_ends_after_the_batch_that_filled_it() {
+    let mut bench = Bench::with(|config| config.segment_bytes = 400);
+    assert_eq!(bench.ask(create("t")), Reply::Created);
+    let ids: Vec<_> = (0..10).map(|_| bench.send(produce("t", &["0123456789"; 3]))).collect();
+    bench.settle();
+    for id in ids {
+        assert_eq!(bench.reply(id), Some(Reply::Stored(3)));
+    }
+    // 72 + 3 * 27 bytes a batch: three of them pass 400 bytes.
+    assert_eq!(sealed(&bench), [(9, Cause::Size), (18, Cause::Size), (27, Cause::Size)]);
+    assert_eq!(bench.page(Fetch { max: 1000, ..fetch("t") }).values.len(), 30);
+}
+
+#[test]
+fn a_restart_ends_what_was_active_and_goes_on_behind_it() {
+    let mut bench = Bench::with_topic();
+    assert_eq!(bench.ask(produce("t", &["a", "b"])), Reply::Stored(2));
+    bench.restart();
+    assert!(bench.ready);
+    assert_eq!(sealed(&bench), [(2, Cause::Restart)]);
+    assert_eq!(bench.page(fetch("t")).values, ["a", "b"]);
+    assert_eq!(bench.ask(produce("t", &["c"])), Reply::Stored(1));
+    assert_eq!(bench.page(fetch("t")).values, ["a", "b", "c"]);
+    bench.restart();
+    bench.restart();
+    assert_eq!(bench.page(fetch("t")).values, ["a", "b", "c"]);
+}
+
+#[test]
+fn a_process_that_ends_at_any_job_loses_nothing_it_acknowledged() {
+    // However many jobs were done before the end, and again before the end of the next life, what was
+    // acknowledged is there, in order, once.
+    for done in 0..60 {
+        for again in [0, 1, 3, 6, 10, 15] {
+            end_and_look(done, again);
+        }
+    }
+}
+
+fn end_and_look(done: usize, again: usize) {
+    let case = format!("{done} jobs, then {again}");
+    let mut bench = Bench::with(|config| config.segment_bytes = 300);
+    let mut sent = vec![(bench.send(create("t")), "")];
+    let mut left = bench.run_jobs(done);
+    for value in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        sent.push((bench.send(produce("t", &[value, value])), value));
+        left = bench.run_jobs(left);
+    }
+    let stored = |bench: &mut Bench, id| bench.reply(id).is_some_and(|reply| reply == Reply::Stored(2));
+    let acknowledged: Vec<&str> =
+        sent.iter().filter(|(id, _)| stored(&mut bench, *id)).map(|(_, value)| *value).collect();
+    bench.restart_for(again);
+    bench.restart();
+    assert!(bench.ready, "{case}: {:?}", bench.stop);
+    let values = bench.page(Fetch { max: 1000, ..fetch("t") }).values;
+    assert!(values.chunks(2).all(|pair| pair[0] == pair[1]), "{case}: a batch is whole: {values:?}");
+    let firsts: Vec<&str> = values.chunks(2).map(|pair| pair[0].as_str()).collect();
+    assert_eq!(firsts[..acknowledged.len()], acknowledged, "{case}");
+    assert!(firsts.windows(2).all(|pair| pair[0] < pair[1]), "{case}: {firsts:?}");
+}
+
+#[test]
+fn a_registered_segment_without_a_copy_is_no_loss() {
+    let mut bench = Bench::with_topic();
+    let id = bench.send(produce("t", &["a"]));
+    // The registration becomes durable, the copy does not come to be.
+    while let Some(completion) = bench.raft.run_one() {
+        bench.step(Event::Disk(Volume::Raft, completion));
+    }
+    assert_eq!(bench.reply(id), None);
+    bench.restart();
+    assert!(bench.notices.iter().any(|notice| matches!(notice, Notice::SegmentMissing { .. })));
+    assert_eq!(bench.page(fetch("t")).values, [""; 0]);
+    assert_eq!(bench.ask(produce("t", &["b"])), Reply::Stored(1));
+    assert_eq!(bench.page(fetch("t")).values, ["b"]);
+}
+
+#[test]
+fn damage_stops_the_range_and_what_lies_before_it_is_served() {
+    let mut bench = Bench::with_topic();
+    for value in ["a", "b", "c"] {
+        assert_eq!(bench.ask(produce("t", &[value])), Reply::Stored(1));
+    }
+    // Let the copy record how far it is durable, so that the damage cannot pass for a torn tail.
+    bench.pass(Duration::from_secs(3));
+    // The second batch: 72 bytes of header and 18 of payload each.
+    bench.log.flip(".log", 90 + 72 + 5);
+    bench.restart();
+    assert!(bench.ready);
+    assert!(
+        bench.notices.iter().any(|notice| matches!(notice, Notice::RangeStopped { .. })),
+        "{:?}",
+        bench.notices
+    );
+    assert_eq!(bench.ask(produce("t", &["d"])), failed(Reason::Storage));
+    let page = bench.page(fetch("t"));
+    assert_eq!(page.values, ["a"]);
+    let on = Request::Fetch(Fetch { cursor: Some(page.cursor), wait_ms: 1000, ..fetch("t") });
+    assert_eq!(bench.ask(on), failed(Reason::Storage));
+    // Other topics do not notice.
+    assert_eq!(bench.ask(create("u")), Reply::Created);
+    assert_eq!(bench.ask(produce("u", &["x"])), Reply::Stored(1));
+}
+
+#[test]
+fn records_without_the_metadata_that_lists_them_stop_the_start() {
+    let mut bench = Bench::with_topic();
+    assert_eq!(bench.ask(produce("t", &["a"])), Reply::Stored(1));
+    bench.raft = Disk::default();
+    bench.restart();
+    assert!(!bench.ready);
+    assert_eq!(bench.stop, Some(Stop::Orphans { copies: 1 }));
+}
+
+#[test]
+fn metadata_survives_its_snapshots() {
+    let mut bench = Bench::with_topic();
+    assert_eq!(bench.ask(produce("t", &["a"])), Reply::Stored(1));
+    let cursor = bench.page(fetch("t")).cursor;
+    // Entries of about 60 kB, so that the log is cut on the way.
+    let group = |n: usize| Some(Bytes::from(format!("{n:0>200}")));
+    for round in 0..100 {
+        for n in 0..250 {
+            let group = group(round * 250 + n);
+            bench.send(Request::Commit(Commit { topic: name("t"), group, cursor: Some(cursor.clone()) }));
+        }
+        bench.settle();
+    }
+    assert!(bench.replies.iter().all(|(_, reply)| *reply == Reply::Committed));
+    assert!(bench.raft.has_file(".snap"), "the log was cut");
+    bench.restart();
+    assert!(bench.ready, "{:?}", bench.stop);
+    for n in [0, 24_999] {
+        let page = bench.page(Fetch { group: group(n), ..fetch("t") });
+        assert_eq!(page.values, [""; 0], "group {n} is at the end");
+    }
+    assert_eq!(bench.page(fetch("t")).values, ["a"]);
+}
+
+#[test]
+fn nothing_is_answered_before_everything_is_recovered() {
+    let config = Config::new(NodeId(1), 7);
+    let mut node = Node::new(config);
+    let mut actions = Actions::new();
+    let id = RequestId { connection: ConnectionId(1), number: 1 };
+    let session = Session { user: "u".into(), permissions: Permissions { admin: true, ..NOBODY } };
+    node.step(Instant(1), Event::Start, &mut actions);
+    actions.clear();
+    node.step(Instant(1), Event::Request { id, session, request: Request::Fetch(fetch("t")) }, &mut actions);
+    let reply = actions.into_iter().find_map(|action| match action {
+        Action::Reply { reply, .. } => Some(reply),
+        _ => None,
+    });
+    assert_eq!(reply, Some(failed(Reason::Unavailable)));
+}

@@ -1,0 +1,50 @@
+//! Old bugs that can be put back, to show that the simulator finds them.
+//!
+//! Only a build with the feature `planted` can switch one on; a broker is never built with it.
+
+/// A bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Bug {
+    /// An append is acknowledged after its write, without a sync.
+    SkipSync,
+    /// A replaced `copy.meta` and a new directory are not made durable by syncing their directories.
+    SkipDirSync,
+    /// An index entry is believed without looking at the frame it points at.
+    TrustIndex,
+    /// Recovery cuts the log at the first frame that does not decode, whatever stands behind it.
+    TruncateRot,
+    /// A restarted copy forgets the epoch it was fenced with.
+    ForgetFence,
+    /// A recycled file is used again as if its old frames were the new copy's.
+    KeepNonce,
+    /// A torn tail is dropped without being erased.
+    KeepTornTail,
+    /// A start believes names that only the page cache may know (found by seed 0 of the first run).
+    AdoptUnsyncedNames,
+    /// A fence or an idle record of a damaged copy lowers the evidence of its damage (seed 477).
+    LowerEvidence,
+    /// A file that could not be put aside for reuse counts as removed (seed 7060).
+    ForgetFailedRename,
+    /// Recycled files found at the start are used, although a crash may have left one under two names (seed 4417).
+    ReuseFoundFiles,
+    /// A search by time that an index entry leads past every frame answers "the end" (seed 6146).
+    TrustTimeIndex,
+}
+
+impl Bug {
+    /// Every bug.
+    pub const ALL: [Self; 12] = [
+        Self::SkipSync,
+        Self::SkipDirSync,
+        Self::TrustIndex,
+        Self::TruncateRot,
+        Self::ForgetFence,
+        Self::KeepNonce,
+        Self::KeepTornTail,
+        Self::AdoptUnsyncedNames,
+        Self::LowerEvidence,
+        Self::ForgetFailedRename,
+        Self::ReuseFoundFiles,
+        Self::TrustTimeIndex,
+    ];
+}

@@ -1,0 +1,61 @@
+//! What an operator may set about a store.
+
+use types::limits;
+
+use crate::planted::Bug;
+
+/// Limits and habits of one store. The defaults are those of [`types::limits`].
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Random, drawn by the driver for this process lifetime: copies draw their nonces from it.
+    pub seed: u64,
+    /// Log files open at one time; idle ones beyond it are closed, least recently used first.
+    pub open_copies_max: usize,
+    /// Bytes of recently appended batches kept in memory, over all copies.
+    pub tail_cache_bytes: usize,
+    /// Requests that may wait for one copy while it is busy with another.
+    pub queue_max: usize,
+    /// Least and most bytes of zeros written ahead of a growing log in one go; both 0 switches it off.
+    pub preallocate_bytes: (u64, u64),
+    /// A flush of at least this many bytes is not followed by zeros: growing costs it little.
+    pub preallocate_below_bytes: u64,
+    /// Log files of removed copies kept for reuse.
+    pub recycled_files_max: usize,
+    /// Files below this size are not worth keeping.
+    pub recycled_bytes_min: u64,
+    #[cfg(feature = "planted")]
+    /// A bug put back on purpose.
+    pub bug: Option<Bug>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            open_copies_max: limits::OPEN_COPIES_DEFAULT,
+            tail_cache_bytes: limits::TAIL_CACHE_BYTES_DEFAULT,
+            queue_max: limits::COPY_QUEUE_MAX,
+            preallocate_bytes: limits::PREALLOCATE_BYTES,
+            preallocate_below_bytes: limits::PREALLOCATE_BELOW_BYTES,
+            recycled_files_max: limits::RECYCLED_FILES_MAX,
+            recycled_bytes_min: limits::SEGMENT_BYTES_DEFAULT / 2,
+            #[cfg(feature = "planted")]
+            bug: None,
+        }
+    }
+}
+
+impl Config {
+    /// Whether this bug was put back.
+    #[cfg(feature = "planted")]
+    pub(crate) fn has_bug(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// No bug can be put back in this build.
+    #[cfg(not(feature = "planted"))]
+    #[expect(clippy::unused_self, reason = "the same call in both builds")]
+    pub(crate) fn has_bug(&self, _: Bug) -> bool {
+        false
+    }
+}

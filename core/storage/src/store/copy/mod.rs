@@ -1,0 +1,319 @@
+//! One segment copy: what it is, what it is busy with, and who waits.
+//!
+//! ```text
+//!           Create           Append, Read, SeekTime, Verify (side by side)
+//!  (none) ─────────▶ open ◀────────────────────────────────────────────┐
+//!              first use │ after the start, or after its file was closed │
+//!  closed ──── open ─────┘                                               │
+//!  open ── Fence ─────────────── refuses lower epochs ───────────────────┤
+//!  open ── a write fails ──────▶ stopped: no appends until the process starts again
+//!  open ── Seal ───────────────▶ sealed: only reads                      │
+//!  any  ── damage found, Latch ▶ latched: kept, read up to the damage ───┘
+//!  any  ── Delete ─────────────▶ (none)
+//! ```
+//!
+//! Requests take effect in the order they arrive. A *task* (opening, fencing, sealing, ...) has the copy for
+//! itself: it starts once every append and read under way is done, and what arrives meanwhile waits in the
+//! queue. Appends are pipelined; each is acknowledged by the completion of its own write and sync.
+
+mod append;
+mod decide;
+mod lifecycle;
+mod open;
+mod read;
+
+use std::collections::VecDeque;
+
+use types::{Offset, WallTime};
+
+pub(super) use self::append::Log;
+use self::decide::{Fence, Latch, Seal};
+use self::lifecycle::{Create, Delete};
+use self::open::Opening;
+pub(super) use self::read::ReadOp;
+use super::desk::{Desk, Owner};
+use super::{Damage, DamageClass, Error, Extent, FailReason, Notice, Reply, Request, RequestId, State};
+use crate::disk::{self, ErrorKind, Output, Step};
+use crate::format::meta::Meta;
+use crate::planted::Bug;
+use crate::segment::layout;
+
+/// One copy. Small while nobody uses it: its log, task and queue are allocated when they are needed.
+#[derive(Debug)]
+pub(super) struct Copy {
+    meta: Meta,
+    /// `copy.meta` itself is damaged or of a later format: nothing may be done with the copy.
+    unreadable: bool,
+    /// The first damage found in the log.
+    damage: Option<Damage>,
+    /// The open log.
+    log: Option<Box<Log>>,
+    /// What the copy is busy with.
+    task: Option<Box<Task>>,
+    queue: VecDeque<(RequestId, Request)>,
+    reads: u32,
+    /// No `copy.meta.tmp` is in the way.
+    aside_clean: bool,
+    gone: bool,
+}
+
+/// What has a copy for itself.
+#[derive(Debug)]
+enum Task {
+    Create(Create),
+    Open(Opening),
+    Fence(Fence),
+    Seal(Seal),
+    Latch(Latch),
+    Delete(Delete),
+}
+
+/// Whether a request could be begun.
+enum Begun {
+    Yes,
+    /// It waits at the head of the queue.
+    Blocked(RequestId, Request),
+}
+
+impl Copy {
+    /// A copy found at the start, or one about to be created.
+    pub(super) fn new(meta: Meta) -> Self {
+        Self {
+            meta,
+            unreadable: false,
+            damage: None,
+            log: None,
+            task: None,
+            queue: VecDeque::new(),
+            reads: 0,
+            aside_clean: false,
+            gone: false,
+        }
+    }
+
+    /// A directory of ours whose `copy.meta` cannot be read: damage of that copy, never an empty copy.
+    pub(super) fn unreadable(meta: Meta) -> Self {
+        Self { unreadable: true, ..Self::new(meta) }
+    }
+
+    /// Whether the copy does not exist any more (or never came to be).
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone && self.task.is_none()
+    }
+
+    /// Requests that waited for a copy that is gone.
+    pub(super) fn into_queue(self) -> VecDeque<(RequestId, Request)> {
+        self.queue
+    }
+
+    /// Takes a request.
+    pub(super) fn request(&mut self, desk: &mut Desk, id: RequestId, request: Request) {
+        if self.unreadable {
+            let damage = Damage { position: 0, offset: Offset::ZERO, class: DamageClass::Meta };
+            return desk.reply(id, Reply::Failed(Error::Damaged(damage)));
+        }
+        if self.queue.len() >= desk.config.queue_max {
+            return desk.reply(id, Reply::Failed(Error::Overloaded));
+        }
+        self.queue.push_back((id, request));
+        self.drain(desk);
+    }
+
+    /// Begins what waits, as far as it can be begun.
+    fn drain(&mut self, desk: &mut Desk) {
+        while self.task.is_none() && !self.gone {
+            let Some((id, request)) = self.queue.pop_front() else { return };
+            if let Begun::Blocked(id, request) = self.begin(desk, id, request) {
+                self.queue.push_front((id, request));
+                return;
+            }
+        }
+    }
+
+    fn begin(&mut self, desk: &mut Desk, id: RequestId, request: Request) -> Begun {
+        let (alone, reads) = match request {
+            Request::Append { .. } | Request::Inspect { .. } => (false, false),
+            Request::Read { .. } | Request::SeekTime { .. } | Request::Verify { .. } => (false, true),
+            Request::Create { .. }
+            | Request::Fence { .. }
+            | Request::Seal { .. }
+            | Request::Latch { .. }
+            | Request::Delete { .. } => (true, false),
+        };
+        let writing = self.log.as_ref().is_some_and(|log| log.is_writing());
+        let opening = self.log.as_ref().is_some_and(|log| log.is_opening());
+        if alone && (self.reads > 0 || writing) || reads && opening {
+            return Begun::Blocked(id, request);
+        }
+        if self.needs_log(&request) {
+            self.start_opening(desk, id);
+            return Begun::Blocked(id, request);
+        }
+        if self.meta.deleting && !matches!(request, Request::Delete { .. }) {
+            desk.reply(id, Reply::Failed(Error::NoSuchSegment));
+            return Begun::Yes;
+        }
+        match request {
+            Request::Create { .. } => desk.reply(id, Reply::Failed(Error::Exists)),
+            Request::Append { epoch, batch, .. } => self.append(desk, id, epoch, batch),
+            Request::Read { from, bytes_max, .. } => self.start_read(desk, id, from, bytes_max),
+            Request::SeekTime { at, .. } => self.start_seek(desk, id, at),
+            Request::Verify { .. } => self.start_verify(desk, id),
+            Request::Fence { epoch, .. } => self.start_fence(desk, id, epoch),
+            Request::Seal { end, at, .. } => self.start_seal(desk, id, end, at),
+            Request::Latch { reason, .. } => self.start_latch(desk, id, reason),
+            Request::Delete { .. } => self.start_delete(desk, id),
+            Request::Inspect { .. } => desk.reply(id, Reply::Inspected(self.extent())),
+        }
+        Begun::Yes
+    }
+
+    /// Whether the request can only be answered with the log open.
+    fn needs_log(&self, request: &Request) -> bool {
+        if self.meta.deleting {
+            return false;
+        }
+        let open = self.log.as_ref().is_some_and(|log| log.has_file());
+        let known = self.log.is_some() || self.meta.sealed_at.is_some();
+        match request {
+            Request::Create { .. } | Request::Latch { .. } | Request::Delete { .. } => false,
+            // An append to an open log whose file was closed opens it in the same job.
+            Request::Append { .. } | Request::Fence { .. } | Request::Inspect { .. } => !known,
+            Request::Seal { .. } => self.meta.sealed_at.is_none() && !open,
+            Request::Read { .. } | Request::SeekTime { .. } | Request::Verify { .. } => !open,
+        }
+    }
+
+    /// Takes the completion of a job of the task.
+    pub(super) fn task_done(&mut self, desk: &mut Desk, result: Result<Output, disk::Error>) {
+        let Some(task) = self.task.take() else { return };
+        match *task {
+            Task::Create(task) => self.create_done(desk, task, result),
+            Task::Open(task) => self.open_done(desk, task, result),
+            Task::Fence(task) => self.fence_done(desk, task, result),
+            Task::Seal(task) => self.seal_done(desk, task, result),
+            Task::Latch(task) => self.latch_done(desk, task, result),
+            Task::Delete(task) => self.delete_done(desk, task, result),
+        }
+        self.drain(desk);
+    }
+
+    /// Where the copy stands. For an unsealed copy that has not been opened, only what `copy.meta` says.
+    pub(super) fn extent(&self) -> Extent {
+        let (end, bytes) = match &self.log {
+            Some(log) if self.meta.sealed_at.is_none() => (log.synced.end, log.synced.position),
+            Some(_) | None => (self.meta.durable_end, self.meta.durable_position),
+        };
+        let last_append = self.log.as_ref().map(|log| log.last_time).filter(|time| *time > WallTime::default());
+        Extent { base: self.meta.base, end, bytes, epoch: self.meta.epoch, last_append, state: self.state() }
+    }
+
+    fn state(&self) -> State {
+        let stopped = self.log.as_ref().and_then(|log| log.stopped);
+        match (self.meta.latched, self.meta.sealed_at, stopped) {
+            (Some(reason), _, _) => State::Latched(reason),
+            (None, Some(_), _) => State::Sealed,
+            (None, None, Some(reason)) => State::Stopped(reason),
+            (None, None, None) => State::Active,
+        }
+    }
+
+    /// Replaces `copy.meta` by what `meta` says now.
+    fn replace_meta(&mut self, desk: &mut Desk, owner: Owner) {
+        if !self.aside_clean {
+            desk.run(Owner::Nobody, vec![Step::Remove(layout::meta_aside(self.meta.segment))]);
+        }
+        let steps = self.meta_steps(desk);
+        self.aside_clean = true;
+        desk.run(owner, steps);
+    }
+
+    /// The steps that replace `copy.meta`: written aside, synced, renamed, and the name synced.
+    fn meta_steps(&self, desk: &mut Desk) -> Vec<Step> {
+        let segment = self.meta.segment;
+        let (aside, file) = (layout::meta_aside(segment), desk.new_file());
+        let mut steps = vec![
+            Step::Create { file, path: aside.clone() },
+            Step::Write { file, at: 0, data: vec![self.meta.encode()] },
+            Step::Sync(file),
+            Step::Close(file),
+            Step::Rename { from: aside, to: layout::meta(segment) },
+        ];
+        if !desk.config.has_bug(Bug::SkipDirSync) {
+            steps.push(Step::SyncDir(Some(layout::dir(segment))));
+        }
+        steps
+    }
+
+    /// Takes the copy out of service because of damage that was found in it.
+    fn latch_damaged(&mut self, desk: &mut Desk, damage: Damage) {
+        self.damage = Some(damage);
+        if self.meta.latched.is_some() {
+            return;
+        }
+        self.meta.latched = Some(FailReason::Other);
+        desk.notice(Notice::Latched {
+            segment: self.meta.segment,
+            reason: FailReason::Other,
+            detail: format!("damaged_tail: {:?} at position {} (offset {})", damage.class, damage.position, damage.offset),
+        });
+        self.replace_meta(desk, Owner::Nobody);
+    }
+
+    /// Whether what `copy.meta` says of the durable end is evidence of damage, not to be overwritten.
+    fn is_evidence(&self, desk: &Desk) -> bool {
+        self.damage.is_some() && !desk.config.has_bug(Bug::LowerEvidence)
+    }
+
+    /// Records the durable end, if the copy has been idle since `before`.
+    pub(super) fn record_end(&mut self, desk: &mut Desk) {
+        let Some(log) = &self.log else { return };
+        if self.meta.sealed_at.is_some() || self.is_evidence(desk) || self.task.is_some() || log.is_writing() {
+            return;
+        }
+        if self.meta.durable_position == log.synced.position {
+            return;
+        }
+        self.meta.durable_position = log.synced.position;
+        self.meta.durable_end = log.synced.end;
+        self.replace_meta(desk, Owner::Nobody);
+    }
+
+    /// Closes the log's file, if nothing is under way. A sealed copy forgets its index too.
+    pub(super) fn close(&mut self, desk: &mut Desk) {
+        let busy = self.task.is_some() || self.reads > 0;
+        if busy || self.log.as_ref().is_none_or(|log| log.is_writing()) {
+            return;
+        }
+        self.record_end(desk);
+        let forget = self.meta.sealed_at.is_some();
+        if let Some(log) = &mut self.log {
+            log.close(desk);
+            if forget {
+                self.log = None;
+            }
+        }
+    }
+
+    /// Drops a batch from the tail cache.
+    pub(super) fn uncache(&mut self, base: Offset) {
+        if let Some(log) = &mut self.log {
+            log.uncache(base);
+        }
+    }
+}
+
+/// What a failed operation means for the copy.
+fn reason_of(error: &disk::Error) -> FailReason {
+    match error.kind {
+        ErrorKind::Full => FailReason::Enospc,
+        ErrorKind::Io => FailReason::Eio,
+        ErrorKind::ReadOnly => FailReason::Erofs,
+        ErrorKind::NotFound
+        | ErrorKind::Exists
+        | ErrorKind::NotEmpty
+        | ErrorKind::Poisoned
+        | ErrorKind::NotOpen
+        | ErrorKind::Other => FailReason::Other,
+    }
+}

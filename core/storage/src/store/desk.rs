@@ -1,0 +1,162 @@
+//! What all copies of a store share: numbers, jobs under way, the budget of the tail cache, open files.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use types::{Instant, Offset, SegmentId};
+
+use super::copy::ReadOp;
+use super::start::Lookup;
+use super::{Action, Config, Notice, Reply, RequestId};
+use crate::disk::{FileId, Job, JobId, Name, Step};
+use crate::format::batch::Nonce;
+use crate::planted::Bug;
+
+/// Who waits for a job.
+#[derive(Debug)]
+pub(super) enum Owner {
+    /// The start of the store.
+    Start(Lookup),
+    /// The oldest append of a copy that has not completed.
+    Append(SegmentId),
+    /// A read of a copy's log.
+    Read(SegmentId, Box<ReadOp>),
+    /// The task a copy is busy with.
+    Task(SegmentId),
+    /// Nobody: its failure changes nothing.
+    Nobody,
+}
+
+/// Shared by all copies of one store.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) config: Config,
+    pub(super) now: Instant,
+    pub(super) actions: Vec<Action>,
+    jobs: BTreeMap<JobId, Owner>,
+    next_job: u64,
+    next_file: u64,
+    random: u64,
+    /// Copies whose creation failed half-way in this process lifetime: what lies in their directories is ours.
+    pub(super) half_created: BTreeSet<SegmentId>,
+    /// Open files by last use.
+    opened: BTreeMap<u64, SegmentId>,
+    next_use: u64,
+    /// Cached batches in the order they were appended, over all copies.
+    cached: VecDeque<(SegmentId, Offset, usize)>,
+    cached_bytes: usize,
+    /// Appended to since their durable end was last recorded.
+    pub(super) unrecorded: BTreeMap<SegmentId, Instant>,
+    /// Files of removed copies, free for reuse.
+    pub(super) recycled: Vec<Name>,
+    next_recycled: u64,
+}
+
+impl Desk {
+    pub(super) fn new(config: Config) -> Self {
+        let random = config.seed;
+        Self {
+            config,
+            now: Instant::default(),
+            actions: Vec::new(),
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            next_file: 0,
+            random,
+            half_created: BTreeSet::new(),
+            opened: BTreeMap::new(),
+            next_use: 0,
+            cached: VecDeque::new(),
+            cached_bytes: 0,
+            unrecorded: BTreeMap::new(),
+            recycled: Vec::new(),
+            next_recycled: 0,
+        }
+    }
+
+    /// Submits a job.
+    pub(super) fn run(&mut self, owner: Owner, steps: Vec<Step>) {
+        let id = JobId(self.next_job);
+        self.next_job += 1;
+        self.jobs.insert(id, owner);
+        self.actions.push(Action::Disk(Job { id, steps }));
+    }
+
+    /// Who waits for a completed job; `None` for one this store did not submit.
+    pub(super) fn owner_of(&mut self, job: JobId) -> Option<Owner> {
+        self.jobs.remove(&job)
+    }
+
+    pub(super) fn reply(&mut self, id: RequestId, reply: Reply) {
+        self.actions.push(Action::Reply(id, reply));
+    }
+
+    pub(super) fn notice(&mut self, notice: Notice) {
+        self.actions.push(Action::Notice(notice));
+    }
+
+    pub(super) fn new_file(&mut self) -> FileId {
+        self.next_file += 1;
+        FileId(self.next_file)
+    }
+
+    /// The nonce of a new copy.
+    pub(super) fn new_nonce(&mut self) -> Nonce {
+        if self.config.has_bug(Bug::KeepNonce) {
+            return Nonce(0);
+        }
+        // SplitMix64: all that is needed is that two lives of a copy differ.
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        Nonce(z ^ (z >> 31))
+    }
+
+    /// A name for a file that is put aside for reuse.
+    pub(super) fn new_recycled(&mut self) -> Name {
+        self.next_recycled += 1;
+        Name::new(&format!("{:020}.log", self.next_recycled)).expect("digits and a suffix make a name")
+    }
+
+    /// Where files wait for reuse.
+    pub(super) fn recycle_dir(&self) -> Name {
+        Name::new("recycle").expect("lower-case letters make a name")
+    }
+
+    /// Notes that a copy's file was used now; gives its new stamp.
+    pub(super) fn used(&mut self, segment: SegmentId, last: Option<u64>) -> u64 {
+        if let Some(last) = last {
+            self.opened.remove(&last);
+        }
+        self.next_use += 1;
+        self.opened.insert(self.next_use, segment);
+        self.next_use
+    }
+
+    /// Notes that a copy's file was closed.
+    pub(super) fn closed(&mut self, last: u64) {
+        self.opened.remove(&last);
+    }
+
+    /// Copies to close, least recently used first, when too many are open.
+    pub(super) fn surplus(&self) -> Vec<SegmentId> {
+        let surplus = self.opened.len().saturating_sub(self.config.open_copies_max);
+        self.opened.values().take(surplus).copied().collect()
+    }
+
+    /// Takes note of a cached batch; gives the batches to drop to stay within the budget, oldest first.
+    pub(super) fn cache(&mut self, segment: SegmentId, base: Offset, bytes: usize) {
+        self.cached.push_back((segment, base, bytes));
+        self.cached_bytes += bytes;
+    }
+
+    /// The oldest cached batch, while the cache is over its budget.
+    pub(super) fn cache_surplus(&mut self) -> Option<(SegmentId, Offset)> {
+        if self.cached_bytes <= self.config.tail_cache_bytes {
+            return None;
+        }
+        let (segment, base, bytes) = self.cached.pop_front()?;
+        self.cached_bytes -= bytes;
+        Some((segment, base))
+    }
+}

@@ -1,0 +1,276 @@
+//! Decoders against arbitrary, mutated and well-formed bytes.
+
+#![allow(clippy::unwrap_used)]
+
+extern crate malachi_wire as wire;
+
+use bytes::{Buf, Bytes, BytesMut};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use types::record::{Header, Record};
+use wire::request::{Acl, Commit, Envelope, Fetch, Produce, StreamAck, Subscribe};
+use wire::response::{Grant, Page, Reply, User};
+use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
+
+const FRAME_BYTES: usize = 1024 * 1024;
+
+fn bytes(len_max: usize) -> impl Strategy<Value = Bytes> {
+    prop::collection::vec(any::<u8>(), 0..=len_max).prop_map(Bytes::from)
+}
+
+fn string() -> impl Strategy<Value = Str> {
+    prop::option::of(bytes(12))
+}
+
+prop_compose! {
+    fn record()(
+        key in string(),
+        value in bytes(900),
+        timestamp in any::<u64>(),
+        headers in prop::collection::vec((bytes(8), bytes(8)), 0..=4),
+    ) -> Record {
+        let headers = headers.into_iter().map(|(name, value)| Header { name, value }).collect();
+        Record { key, value, timestamp, headers }
+    }
+}
+
+fn records() -> impl Strategy<Value = Vec<Record>> {
+    prop::collection::vec(record(), 0..5)
+}
+
+prop_compose! {
+    fn produce()(topic in string(), records in records()) -> Produce {
+        Produce { topic, ..Produce::of(b"", &records) }
+    }
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let strings = || [string(), string(), string(), string()];
+    let parts = (
+        select(ApiKey::ALL.to_vec()),
+        strings(),
+        any::<[u32; 2]>(),
+        produce(),
+        prop::collection::vec(string(), 0..5),
+    );
+    parts.prop_map(|(api_key, [a, b, c, d], [n, m], produce, permissions)| match api_key {
+        ApiKey::Auth => Request::Auth { username: a, password: b },
+        ApiKey::CreateTopic => Request::CreateTopic { topic: a, keyspace_bits: n as u8 },
+        ApiKey::Produce => Request::Produce(produce),
+        ApiKey::Fetch => {
+            Request::Fetch(Fetch { topic: a, cursor: b, group: c, member: d, max: n, wait_ms: m })
+        }
+        ApiKey::Commit => Request::Commit(Commit { topic: a, group: b, cursor: c }),
+        ApiKey::Subscribe => {
+            Request::Subscribe(Subscribe { topic: a, group: b, member: c, window: n, max: m })
+        }
+        ApiKey::StreamAck => {
+            Request::StreamAck(StreamAck { topic: a, group: b, member: c, cursor: d, count: n })
+        }
+        ApiKey::LeaveGroup => Request::LeaveGroup { topic: a, group: b, member: c },
+        ApiKey::CreateUser => Request::CreateUser { username: a, password: b, permissions },
+        ApiKey::DeleteUser => Request::DeleteUser { username: a },
+        ApiKey::ChangePassword => Request::ChangePassword { username: a, new_password: b },
+        ApiKey::ListUsers => Request::ListUsers,
+        ApiKey::MtlsAuth => Request::MtlsAuth,
+        ApiKey::TokenAuth => Request::TokenAuth { jwt: a },
+        ApiKey::GrantAcl => Request::GrantAcl(Acl { username: a, operation: b, pattern: c }),
+        ApiKey::RevokeAcl => Request::RevokeAcl(Acl { username: a, operation: b, pattern: c }),
+        ApiKey::ListAcls => Request::ListAcls { username: a },
+    })
+}
+
+fn response() -> impl Strategy<Value = (ApiKey, Response)> {
+    let user = (string(), prop::collection::vec(string(), 0..3))
+        .prop_map(|(username, permissions)| User { username, permissions });
+    let grant = (string(), string()).prop_map(|(operation, pattern)| Grant { operation, pattern });
+    let page = (records(), bytes(60)).prop_map(|(records, next_cursor)| {
+        let Produce { records, count, .. } = Produce::of(b"", &records);
+        let records = if count == 0 { Vec::new() } else { vec![records] };
+        Payload::Page(Page { count, records, next_cursor })
+    });
+    let ok = |api_key: ApiKey| move |payload| (api_key, Response::Ok(payload));
+    prop_oneof![
+        page.prop_map(ok(ApiKey::Fetch)),
+        bytes(43).prop_map(Payload::Token).prop_map(ok(ApiKey::Auth)),
+        any::<u32>().prop_map(Payload::Stored).prop_map(ok(ApiKey::Produce)),
+        Just(Payload::Empty).prop_map(ok(ApiKey::Commit)),
+        prop::collection::vec(user, 0..4).prop_map(Payload::Users).prop_map(ok(ApiKey::ListUsers)),
+        prop::collection::vec(grant, 0..4).prop_map(Payload::Grants).prop_map(ok(ApiKey::ListAcls)),
+        (select(ApiKey::ALL.to_vec()), select(Reason::ALL.to_vec()))
+            .prop_map(|(api_key, reason)| (api_key, Response::Error(reason))),
+        prop::collection::vec(select(b"abz019_".to_vec()), 1..64)
+            .prop_filter("a token nobody knows", |token| Reason::from_token(token).is_none())
+            .prop_map(|token| (ApiKey::Produce, Response::UnknownError(token.into()))),
+    ]
+}
+
+fn encode_request(request: &Request, correlation_id: u32) -> BytesMut {
+    let mut out = BytesMut::new();
+    request.encode(correlation_id, &mut out);
+    out
+}
+
+fn encode_response(response: &Response, correlation_id: u32) -> BytesMut {
+    let mut out = Gather::new();
+    response.encode(correlation_id, &mut out);
+    let mut frame = BytesMut::new();
+    while out.has_remaining() {
+        let taken = out.chunk().len();
+        frame.extend_from_slice(out.chunk());
+        out.advance(taken);
+    }
+    frame
+}
+
+/// Whatever decodes must be exactly what its own encoding says, or two readers could disagree about it.
+fn request_is_refused_or_canonical(api_key: ApiKey, payload: &Bytes) {
+    // These two ignore their payload.
+    if matches!(api_key, ApiKey::ListUsers | ApiKey::MtlsAuth) {
+        return;
+    }
+    if let Ok(request) = Request::decode(api_key, payload.clone()) {
+        assert_eq!(encode_request(&request, 0)[10..], payload[..]);
+    }
+}
+
+fn response_is_refused_or_canonical(api_key: ApiKey, body: &Bytes) {
+    let Ok(reply) = Reply::split(body.clone()) else { return };
+    let id = reply.correlation_id;
+    if let Ok(response) = reply.decode(api_key) {
+        assert_eq!(encode_response(&response, id)[4..], body[..]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn requests_round_trip(request in request(), id in any::<u32>()) {
+        let mut frame = encode_request(&request, id);
+        let body = frame::take(&mut frame, FRAME_BYTES).unwrap().unwrap();
+        prop_assert!(frame.is_empty());
+        let (envelope, payload) = Envelope::split(body).unwrap();
+        prop_assert_eq!(envelope, Envelope { api_key: request.api_key().number(), correlation_id: id });
+        prop_assert_eq!(Request::decode(request.api_key(), payload), Ok(request));
+    }
+
+    #[test]
+    fn responses_round_trip((api_key, response) in response(), id in any::<u32>()) {
+        let mut frame = encode_response(&response, id);
+        let body = frame::take(&mut frame, FRAME_BYTES).unwrap().unwrap();
+        prop_assert!(frame.is_empty());
+        let reply = Reply::split(body).unwrap();
+        prop_assert_eq!(reply.correlation_id, id);
+        prop_assert_eq!(reply.decode(api_key), Ok(response));
+    }
+
+    #[test]
+    fn a_page_reads_the_same_however_its_records_are_cut(records in records(), cuts in any::<[Index; 3]>()) {
+        let Produce { records: bytes, count, .. } = Produce::of(b"", &records);
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        cuts.sort_unstable();
+        let starts = [0].into_iter().chain(cuts.iter().copied());
+        let ends = cuts.iter().copied().chain([bytes.len()]);
+        let slices = starts.zip(ends).map(|(start, end)| bytes.slice(start..end)).collect();
+        let page = Page { count, records: slices, next_cursor: Bytes::from_static(b"c") };
+        let mut frame = encode_response(&Response::Ok(Payload::Page(page)), 1);
+        let body = frame::take(&mut frame, FRAME_BYTES).unwrap().unwrap();
+        match Reply::split(body).unwrap().decode(ApiKey::Fetch) {
+            Ok(Response::Ok(Payload::Page(page))) => prop_assert_eq!(page.decode_records().unwrap(), records),
+            other => prop_assert!(false, "{:?}", other),
+        }
+    }
+
+    // Small values make lengths and counts that nearly fit, which is where decoders go wrong.
+    #[test]
+    fn anything_is_refused_or_canonical(
+        body in prop_oneof![prop::collection::vec(any::<u8>(), 0..200), prop::collection::vec(0_u8..3, 0..200)],
+        api_key in select(ApiKey::ALL.to_vec()),
+    ) {
+        let body = Bytes::from(body);
+        request_is_refused_or_canonical(api_key, &body);
+        response_is_refused_or_canonical(api_key, &body);
+    }
+
+    #[test]
+    fn a_changed_request_is_refused_or_canonical(
+        request in request(), changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..4),
+        cut in any::<Index>(),
+    ) {
+        let mut payload = encode_request(&request, 7)[10..].to_vec();
+        for (at, byte) in changes {
+            if !payload.is_empty() {
+                let at = at.index(payload.len());
+                payload[at] = byte;
+            }
+        }
+        request_is_refused_or_canonical(request.api_key(), &Bytes::from(payload.clone()));
+        payload.truncate(cut.index(payload.len() + 1));
+        request_is_refused_or_canonical(request.api_key(), &Bytes::from(payload));
+    }
+
+    #[test]
+    fn a_changed_response_is_refused_or_canonical(
+        (api_key, response) in response(), changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..4),
+        cut in any::<Index>(),
+    ) {
+        let mut body = encode_response(&response, 7)[4..].to_vec();
+        for (at, byte) in changes {
+            let at = at.index(body.len());
+            body[at] = byte;
+        }
+        response_is_refused_or_canonical(api_key, &Bytes::from(body.clone()));
+        body.truncate(cut.index(body.len() + 1));
+        response_is_refused_or_canonical(api_key, &Bytes::from(body));
+    }
+
+    #[test]
+    fn one_byte_more_is_refused(request in request(), byte in any::<u8>()) {
+        let mut payload = encode_request(&request, 7)[10..].to_vec();
+        payload.push(byte);
+        let ignored = matches!(request, Request::ListUsers | Request::MtlsAuth);
+        prop_assert_eq!(Request::decode(request.api_key(), payload.into()).is_ok(), ignored);
+    }
+}
+
+#[test]
+fn null_header_parts_make_a_produce_malformed() {
+    let record = |header: &[u8]| [&[0; 13][..], &[0, 0, 0, 1], header].concat();
+    // Padded so that the count alone would not be refused.
+    let name_is_null = record(&[0, 1, 0, 0, 0, 3, 9, 9, 9]);
+    let value_is_null = record(&[1, 0, 0, 0, 3, 9, 9, 9, 0]);
+    for record in [name_is_null, value_is_null] {
+        let payload = [&[1, 0, 0, 0, 1, b't', 0, 0, 0, 1][..], &record].concat();
+        assert!(Request::decode(ApiKey::Produce, payload.into()).is_err());
+    }
+}
+
+#[test]
+fn a_produce_counts_what_it_holds() {
+    let produce =
+        Produce::of(b"t", &[Record { key: None, value: Bytes::new(), timestamp: 0, headers: vec![] }]);
+    for (count, is_ok) in [(0, false), (1, true), (2, false), (u32::MAX, false)] {
+        let request = Request::Produce(Produce { count, ..produce.clone() });
+        let payload = encode_request(&request, 1).freeze().slice(10..);
+        assert_eq!(Request::decode(ApiKey::Produce, payload).is_ok(), is_ok, "{count}");
+    }
+    let none = Request::Produce(Produce::of(b"t", &[]));
+    let payload = encode_request(&none, 1).freeze().slice(10..);
+    assert_eq!(Request::decode(ApiKey::Produce, payload), Ok(none));
+}
+
+#[test]
+fn codes_and_reasons_that_say_nothing_are_refused() {
+    assert!(Reply::split(Bytes::from_static(&[0, 0, 0, 1, 0, 2])).is_err());
+    let error = |token: &[u8]| {
+        let head = [0, 0, 0, 1, 0, 1, 1, 0, 0, 0, token.len() as u8];
+        Reply::split(Bytes::from([&head[..], token].concat())).unwrap().decode(ApiKey::Produce)
+    };
+    assert_eq!(error(b"timeout"), Ok(Response::Error(Reason::Timeout)));
+    assert_eq!(
+        error(b"of_a_later_release"),
+        Ok(Response::UnknownError(Bytes::from_static(b"of_a_later_release")))
+    );
+    assert!(error(b"").is_err());
+    assert!(error(b"\x1b[2J").is_err());
+    assert!(error(&[b'a'; 65]).is_err());
+}

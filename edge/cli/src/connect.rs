@@ -1,0 +1,89 @@
+//! The flags every client command has, and what a failure to reach the broker looks like.
+
+use std::io::BufRead;
+
+use anyhow::{Context, bail};
+use client::{Client, Error, Options};
+
+/// User and password of development brokers; production has no default ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Login {
+    user: &'static str,
+    password: &'static str,
+}
+
+/// For commands that append.
+pub(crate) const PRODUCER: Login = Login { user: "producer", password: "producer123" };
+/// For commands that read.
+pub(crate) const CONSUMER: Login = Login { user: "consumer", password: "consumer123" };
+
+/// Which broker, and as whom.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connect {
+    /// Broker's host
+    #[arg(long, env = "MALACHI_HOST", default_value = "localhost")]
+    host: String,
+    /// Broker's port
+    #[arg(long, env = "MALACHI_PORT", default_value_t = 4040)]
+    port: u16,
+    /// User; the password is taken from MALACHI_PASS
+    #[arg(long, env = "MALACHI_USER")]
+    user: Option<String>,
+    /// Take the password from the first line of standard input instead
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+}
+
+impl Connect {
+    /// `host:port`.
+    pub(crate) fn address(&self) -> String {
+        // An IPv6 address has colons of its own.
+        if self.host.contains(':') && !self.host.starts_with('[') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// The user that will log in.
+    pub(crate) fn user(&self, default: Login) -> &str {
+        self.user.as_deref().unwrap_or(default.user)
+    }
+
+    /// Where to connect and as whom, with the password read.
+    pub(crate) fn options(&self, default: Login) -> anyhow::Result<Options> {
+        let password = match std::env::var("MALACHI_PASS") {
+            _ if self.password_stdin => password_from_stdin()?,
+            Ok(password) => password,
+            Err(std::env::VarError::NotPresent) => default.password.to_owned(),
+            Err(std::env::VarError::NotUnicode(_)) => bail!("MALACHI_PASS is not UTF-8"),
+        };
+        Ok(Options::new(self.address(), self.user(default), password))
+    }
+
+    /// Connects and authenticates.
+    pub(crate) async fn open(&self, default: Login) -> anyhow::Result<Client> {
+        self.open_with(self.options(default)?).await
+    }
+
+    /// The same with options made before.
+    pub(crate) async fn open_with(&self, options: Options) -> anyhow::Result<Client> {
+        Client::connect_with(options).await.map_err(|error| self.explain(error))
+    }
+
+    /// The error as people see it.
+    pub(crate) fn explain(&self, error: Error) -> anyhow::Error {
+        if error.is_network() {
+            anyhow::anyhow!("{error}\nIs the server running at {}?", self.address())
+        } else {
+            error.into()
+        }
+    }
+}
+
+fn password_from_stdin() -> anyhow::Result<String> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).context("cannot read the password")?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}

@@ -1,0 +1,227 @@
+//! A real broker, killed and started again: what was acknowledged is there, in order, and refusals say why.
+
+#![cfg(feature = "server")]
+#![allow(clippy::unwrap_used)]
+
+mod process;
+
+use bytes::Bytes;
+use client::{Batch, Client, Fetch};
+use process::Place;
+
+async fn connect(place: &Place, user: &str, password: &str) -> Client {
+    Client::connect(&place.address(), user, password).await.unwrap()
+}
+
+async fn admin(place: &Place) -> Client {
+    connect(place, "admin", "admin123").await
+}
+
+/// Every value of a topic from `fetch`'s start, and the last cursor.
+async fn read_all(client: &Client, fetch: Fetch) -> (Vec<String>, Bytes) {
+    let mut values = Vec::new();
+    let mut fetch = Fetch { max: 1000, ..fetch };
+    loop {
+        let page = client.fetch(fetch.clone()).await.unwrap();
+        let cursor = page.next_cursor.clone();
+        if page.count == 0 {
+            return (values, cursor);
+        }
+        let records = page.decode_records().unwrap();
+        values.extend(records.into_iter().map(|record| String::from_utf8(record.value.to_vec()).unwrap()));
+        fetch.cursor = Some(cursor);
+    }
+}
+
+fn topic(name: &'static str) -> Fetch {
+    Fetch { topic: Some(Bytes::from_static(name.as_bytes())), ..Fetch::default() }
+}
+
+fn numbered(numbers: std::ops::Range<u64>) -> Batch {
+    let mut batch = Batch::default();
+    for n in numbers {
+        batch.push_parts(Some(b"key"), n.to_string().as_bytes(), n);
+    }
+    batch
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+#[test]
+fn killed_in_the_middle_of_producing_it_has_everything_it_acknowledged() {
+    const BATCH: u64 = 7;
+    // Small segments, so that some of the kills meet one being ended or opened.
+    let place = Place::new().with("MALACHI_SEGMENT_MAX_BYTES", "20000");
+    let broker = place.start();
+    let runtime = runtime();
+    runtime.block_on(async { admin(&place).await.create_topic("t", 0).await.unwrap() });
+    let mut broker = Some(broker);
+    let mut written = 0;
+    for round in 1..=5 {
+        let mut running = broker.take().unwrap_or_else(|| place.start());
+        running.expect("segment copy missing, sealed empty");
+        let acknowledged = runtime.block_on(async {
+            let mut producer = admin(&place).await.producer("t", 64);
+            let start = written;
+            let mut next = start;
+            let kill_at = 700 * round;
+            let mut running = Some(running);
+            loop {
+                let sent = producer.send(numbered(next..next + BATCH)).await;
+                next += BATCH;
+                if producer.progress().stored_in_front >= kill_at
+                    && let Some(running) = running.take()
+                {
+                    running.kill();
+                }
+                if sent.is_err() {
+                    return start + producer.progress().stored_in_front;
+                }
+            }
+        });
+        assert!(acknowledged >= written + 700 * round, "round {round}");
+        let mut running = place.start();
+        running.expect("segment copy missing, sealed empty");
+        let (values, _) = runtime.block_on(async { read_all(&admin(&place).await, topic("t")).await });
+        let found = values.len() as u64;
+        assert!(found >= acknowledged, "round {round}: {found} of {acknowledged} acknowledged records");
+        assert_eq!(found % BATCH, 0, "round {round}: a batch is there whole or not at all");
+        let expected: Vec<String> = (0..found).map(|n| n.to_string()).collect();
+        assert!(values == expected, "round {round}: another order, a gap or a repeat");
+        written = found;
+        broker = Some(running);
+    }
+}
+
+#[test]
+fn positions_of_groups_survive() {
+    let place = Place::new();
+    let broker = place.start();
+    let runtime = runtime();
+    runtime.block_on(async {
+        let client = admin(&place).await;
+        client.create_topic("t", 0).await.unwrap();
+        client.produce_batch("t", numbered(0..10)).await.unwrap();
+        let page = client.fetch(Fetch { max: 4, group: Some("g".into()), ..topic("t") }).await.unwrap();
+        client.commit("t", b"g", page.next_cursor).await.unwrap();
+    });
+    broker.kill();
+    let broker = place.start();
+    runtime.block_on(async {
+        let client = connect(&place, "consumer", "consumer123").await;
+        let (values, cursor) = read_all(&client, Fetch { group: Some("g".into()), ..topic("t") }).await;
+        assert_eq!(values, ["4", "5", "6", "7", "8", "9"]);
+        client.commit("t", b"g", cursor).await.unwrap();
+        let client = connect(&place, "producer", "producer123").await;
+        client.produce_batch("t", numbered(10..12)).await.unwrap();
+    });
+    assert!(broker.stop().success());
+    let _broker = place.start();
+    runtime.block_on(async {
+        let client = admin(&place).await;
+        let (values, _) = read_all(&client, Fetch { group: Some("g".into()), ..topic("t") }).await;
+        assert_eq!(values, ["10", "11"]);
+        assert_eq!(read_all(&client, topic("t")).await.0.len(), 12);
+    });
+}
+
+#[test]
+fn asked_to_stop_it_finishes_what_is_in_work_and_ends_well() {
+    let place = Place::new();
+    let mut broker = place.start();
+    let runtime = runtime();
+    let acknowledged = runtime.block_on(async {
+        let client = admin(&place).await;
+        client.create_topic("t", 0).await.unwrap();
+        let waiting = client.clone();
+        // A long poll must not hold the shutdown up.
+        let poll =
+            tokio::spawn(async move { waiting.fetch(Fetch { wait_ms: 30_000, ..topic("none") }).await });
+        let mut producer = admin(&place).await.producer("t", 64);
+        let (mut next, mut asked) = (0, false);
+        loop {
+            let sent = producer.send(numbered(next..next + 1)).await;
+            next += 1;
+            if producer.progress().stored_in_front >= 100 && !asked {
+                asked = true;
+                broker.terminate();
+            }
+            if sent.is_err() {
+                assert!(poll.await.unwrap().is_err());
+                return producer.progress().stored_in_front;
+            }
+        }
+    });
+    assert_eq!(broker.wait().code(), Some(0));
+    let _broker = place.start();
+    let (values, _) = runtime.block_on(async { read_all(&admin(&place).await, topic("t")).await });
+    assert!(values.len() as u64 >= acknowledged);
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_in_one_line() {
+    let place = Place::new();
+    let broker = place.start();
+    let same_port = Place { port: place.port, ..Place::new() };
+    let (code, line) = same_port.refused();
+    assert!(
+        code == Some(1) && line.contains(&place.port.to_string()) && line.contains("MALACHI_TCP_PORT"),
+        "{line}"
+    );
+    assert!(!same_port.log_dir().exists(), "nothing was touched");
+
+    let same_dirs = Place::new()
+        .with("MALACHI_LOG_DATA_DIR", place.log_dir().to_str().unwrap())
+        .with("MALACHI_RA_DATA_DIR", place.raft_dir().to_str().unwrap());
+    let (code, line) = same_dirs.refused();
+    assert!(code == Some(1) && line.contains("in use by another process"), "{line}");
+
+    let a_file = Place::new();
+    process::write(&a_file.log_dir(), "not a directory");
+    let (code, line) = a_file.refused();
+    assert!(code == Some(1) && line.contains(a_file.log_dir().to_str().unwrap()), "{line}");
+
+    let (code, line) = Place::new().with("MALACHI_TCP_PORT", "99999").refused();
+    assert!(code == Some(1) && line.contains("MALACHI_TCP_PORT") && line.contains("99999"), "{line}");
+    let (code, line) =
+        Place::new().with("MALACHI_CONFIG_ENV", "prod").with("MALACHI_REQUIRE_TLS", "false").refused();
+    assert!(code == Some(1) && line.contains("MALACHI_ADMIN_PASS"), "{line}");
+    assert!(broker.stop().success());
+}
+
+#[test]
+fn data_that_is_not_ours_to_touch_is_refused_with_78() {
+    let place = Place::new();
+    let broker = place.start();
+    runtime().block_on(async {
+        let client = admin(&place).await;
+        client.create_topic("t", 0).await.unwrap();
+        client.produce_batch("t", numbered(0..3)).await.unwrap();
+    });
+    assert!(broker.stop().success());
+
+    let marker = place.log_dir().join("malachi.format");
+    let original = std::fs::read_to_string(&marker).unwrap();
+    for (content, part) in
+        [(original.replace("malachi 1", "malachi 9"), "format 9"), ("?".to_owned(), "not a marker")]
+    {
+        process::write(&marker, &content);
+        let (code, line) = place.refused();
+        assert!(code == Some(78) && line.starts_with("REFUSING TO START (exit 78): "), "{line}");
+        assert!(line.contains(part), "{line}");
+    }
+    process::write(&marker, &original);
+
+    let hidden = place.dir.path().join("hidden");
+    std::fs::rename(place.raft_dir(), &hidden).unwrap();
+    let (code, line) = place.refused();
+    assert!(code == Some(78) && line.contains("knows nothing"), "{line}");
+    std::fs::remove_dir_all(place.raft_dir()).unwrap();
+    std::fs::rename(&hidden, place.raft_dir()).unwrap();
+
+    let _broker = place.start();
+    let (values, _) = runtime().block_on(async { read_all(&admin(&place).await, topic("t")).await });
+    assert_eq!(values, ["0", "1", "2"]);
+}

@@ -1,0 +1,98 @@
+//! A connected, authenticated socket with its link: the bytes between the two.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+use wire::{Request, Response, frame};
+
+use super::Options;
+use super::connection::Ticket;
+use crate::Error;
+use crate::link::Link;
+
+/// Room made for one read.
+const READ_BYTES: usize = 64 * 1024;
+/// Room made at once for the rest of a long frame: what it announces is believed only as it arrives.
+const READ_BYTES_MAX: usize = 1024 * 1024;
+/// How long a broken connection is read for the broker's last word.
+const LAST_WORD: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(super) struct Socket {
+    read: OwnedReadHalf,
+    write: OwnedWriteHalf,
+    pub(super) link: Link<Ticket>,
+}
+
+impl Socket {
+    /// Connects and authenticates within `connect_timeout`.
+    pub(super) async fn open(options: &Options) -> Result<Self, Error> {
+        match timeout(options.connect_timeout, Self::open_untimed(options)).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Unconnected(Arc::new(io::ErrorKind::TimedOut.into()))),
+        }
+    }
+
+    async fn open_untimed(options: &Options) -> Result<Self, Error> {
+        let unconnected = |error| Error::Unconnected(Arc::new(error));
+        let stream = TcpStream::connect(&options.address).await.map_err(unconnected)?;
+        stream.set_nodelay(true).map_err(unconnected)?;
+        let (read, write) = stream.into_split();
+        let mut socket = Self { read, write, link: Link::new(options.frame_bytes_max) };
+        socket.authenticate(options).await?;
+        Ok(socket)
+    }
+
+    async fn authenticate(&mut self, options: &Options) -> Result<(), Error> {
+        let string = |text: &str| Some(Bytes::copy_from_slice(text.as_bytes()));
+        let request = Request::Auth { username: string(&options.user), password: string(&options.password) };
+        self.link.send(&request, Ticket::none());
+        loop {
+            let moved = self.transfer().await;
+            match self.link.receive()? {
+                None => moved?,
+                Some((_, Response::Ok(_))) => return Ok(()),
+                Some((_, response)) => return super::client::payload(response).map(|_| ()),
+            }
+        }
+    }
+
+    /// Sends or receives some bytes, whichever can be done first. Cancelling it loses nothing.
+    pub(super) async fn transfer(&mut self) -> Result<(), Error> {
+        let wants_to_send = !self.link.outgoing().is_empty();
+        let room = frame::missing(self.link.incoming()).unwrap_or(0).clamp(READ_BYTES, READ_BYTES_MAX);
+        self.link.incoming().reserve(room);
+        // The two buffers are borrowed apart: both halves are polled at once.
+        let (outgoing, incoming) = self.link.buffers();
+        let moved = tokio::select! {
+            read = self.read.read_buf(incoming) => match read {
+                Ok(0) => return Err(Error::Closed),
+                Ok(_) => return Ok(()),
+                Err(error) => Err(error),
+            },
+            written = self.write.write_buf(outgoing), if wants_to_send => written,
+        };
+        match moved {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.read_last_word().await;
+                Err(Error::Network(Arc::new(error)))
+            }
+        }
+    }
+
+    /// A refusal such as `frame_too_large` may wait to be read behind a connection that no longer takes
+    /// bytes. Whoever drives the link looks at what was received before it believes the operating system,
+    /// which has less to say.
+    async fn read_last_word(&mut self) {
+        let read_on = async { while let Ok(1..) = self.read.read_buf(self.link.incoming()).await {} };
+        // Whatever came within the time is looked at, so running out of it is no failure.
+        let _ = timeout(LAST_WORD, read_on).await;
+    }
+}

@@ -1,0 +1,218 @@
+//! One server, from its configuration to its exit status.
+//!
+//! Owns the order of start and end. The ports are taken first, because a port in use is the commonest mistake
+//! and nothing else has been touched by then; the client port starts to listen last, when requests can be
+//! served.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use broker::{Node, Stop};
+use tokio::net::TcpSocket;
+use tokio::sync::{oneshot, watch};
+
+use crate::boot::{self, Refusal};
+use crate::clock::Clock;
+use crate::config::{self, Config};
+use crate::driver::{self, Queues, Running, State};
+use crate::http::{self, Readiness};
+use crate::identity::Users;
+use crate::tcp::{self, Shared};
+use crate::telemetry;
+
+/// How to run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// A configuration file. This build reads none and refuses one.
+    pub config_file: Option<PathBuf>,
+}
+
+/// Runs a server until it is told to stop, and gives the process's exit status: 0 after a shutdown, 78 when
+/// the node must not run over the data it found, 1 otherwise. A refusal is one line on stderr.
+#[must_use]
+pub fn run(options: Options) -> ExitCode {
+    telemetry::start();
+    match start(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => {
+            // The last thing the process says; nothing can be done when nobody hears it.
+            drop(writeln!(std::io::stderr(), "{refusal}"));
+            ExitCode::from(refusal.code())
+        }
+    }
+}
+
+fn start(options: &Options) -> Result<(), Refusal> {
+    if let Some(file) = &options.config_file {
+        let line =
+            format!("{}: this build reads the environment only, no configuration file", file.display());
+        return Err(Refusal::Fix(line));
+    }
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        // A value that is not text can only be wrong where text is expected, and is refused there.
+        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+    });
+    let config::Loaded { config, warnings } =
+        config::load(variables).map_err(|e| Refusal::Fix(e.to_string()))?;
+    for warning in warnings {
+        tracing::warn!(detail = warning, "configuration");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Refusal::Fix(format!("cannot start the runtime: {error}")))?;
+    let result = runtime.block_on(serve(config));
+    // Whatever is still running has had its time.
+    runtime.shutdown_background();
+    result
+}
+
+async fn serve(config: Config) -> Result<(), Refusal> {
+    let stop = Stopper::install()?;
+    let client = bind(config.ports.tcp, "MALACHI_TCP_PORT")?;
+    let dashboard = bind(config.ports.dashboard, "MALACHI_DASHBOARD_PORT")?;
+    let running = start_core(&config)?;
+    let ready = Readiness::default();
+    let (dashboard_stop, dashboard_stopped) = oneshot::channel::<()>();
+    let dashboard = listen(dashboard, config.ports.dashboard, "MALACHI_DASHBOARD_PORT")?;
+    let dashboard = tokio::spawn(http::serve(dashboard, ready.clone(), async {
+        drop(dashboard_stopped.await);
+    }));
+    let result = serve_clients(&config, client, running, &ready, stop).await;
+    ready.set(false);
+    drop(dashboard_stop);
+    drop(tokio::time::timeout(config.shutdown_grace, dashboard).await);
+    result
+}
+
+async fn serve_clients(
+    config: &Config,
+    socket: TcpSocket,
+    running: Running,
+    ready: &Readiness,
+    mut stop: Stopper,
+) -> Result<(), Refusal> {
+    let Running { core, mut state, thread } = running;
+    let recovered = tokio::select! {
+        recovered = wait_for(&mut state, |state| *state != State::Recovering) => recovered?,
+        () = stop.asked() => return Ok(()),
+    };
+    if let State::Stopped(stop) = recovered {
+        return Err(refusal(config, &stop));
+    }
+    let listener = listen(socket, config.ports.tcp, "MALACHI_TCP_PORT")?;
+    let (stop_clients, clients_stopped) = watch::channel(false);
+    let shared = Arc::new(Shared::new(config.connections, Users::new(config.users.clone()), core));
+    let mut clients = tokio::spawn(tcp::serve(listener, shared, clients_stopped));
+    ready.set(true);
+    tracing::info!(port = config.ports.tcp, "ready");
+    let result = tokio::select! {
+        () = stop.asked() => Ok(()),
+        ended = wait_for(&mut state, |state| matches!(state, State::Stopped(_))) => match ended {
+            Ok(State::Stopped(stop)) => Err(refusal(config, &stop)),
+            Ok(State::Recovering | State::Serving) => Ok(()),
+            Err(refusal) => Err(refusal),
+        },
+    };
+    ready.set(false);
+    tracing::info!("shutting down");
+    stop_clients.send_replace(true);
+    if tokio::time::timeout(config.shutdown_grace, &mut clients).await.is_err() {
+        clients.abort();
+        tracing::warn!("connections were closed with work in flight");
+    }
+    end_core(thread).await;
+    result
+}
+
+/// The core ends once no connection is left; the disks are closed with it.
+async fn end_core(thread: std::thread::JoinHandle<()>) {
+    let ended = tokio::task::spawn_blocking(move || thread.join());
+    if tokio::time::timeout(std::time::Duration::from_secs(10), ended).await.is_err() {
+        tracing::warn!("the core did not end in time");
+    }
+}
+
+async fn wait_for(
+    state: &mut watch::Receiver<State>,
+    wanted: impl Fn(&State) -> bool,
+) -> Result<State, Refusal> {
+    let seen = state.wait_for(wanted).await.map(|state| state.clone());
+    // The core thread ended without saying why: it failed an assertion, and has told so itself.
+    seen.map_err(|_| Refusal::Fix("the core stopped".to_owned()))
+}
+
+fn start_core(config: &Config) -> Result<Running, Refusal> {
+    let queues = Queues::new();
+    let (disks, id) = boot::open(&config.storage, &queues)?;
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|error| Refusal::Fix(format!("no randomness: {error}")))?;
+    let part = |at: usize| u64::from_be_bytes(*seed[at..].first_chunk().expect("the seed has 32 bytes"));
+    let mut node = broker::Config::new(id, u128::from(part(0)) << 64 | u128::from(part(8)));
+    node.segment_bytes = config.storage.segment_bytes;
+    node.frame_bytes_max = config.connections.frame_bytes_max;
+    node.store.seed = part(16);
+    node.raft_log.seed = part(24);
+    tracing::info!(
+        node = %id,
+        log_dir = %config.storage.log_dir.display(),
+        raft_dir = %config.storage.raft_dir.display(),
+        "starting"
+    );
+    driver::start(Node::new(node), disks, queues, Clock::new())
+        .map_err(|error| Refusal::Fix(format!("cannot start the core: {error}")))
+}
+
+fn refusal(config: &Config, stop: &Stop) -> Refusal {
+    let log_dir = config.storage.log_dir.display();
+    let raft_dir = config.storage.raft_dir.display();
+    match stop {
+        Stop::Unreadable { .. } => Refusal::Fix(stop.to_string()),
+        Stop::Damaged { .. } => {
+            Refusal::Data(format!("{stop} ({raft_dir}); restore the directory from a backup"))
+        }
+        Stop::Orphans { .. } => Refusal::Data(format!(
+            "{stop}: {log_dir} holds records that {raft_dir} knows nothing of; bring the right raft directory back"
+        )),
+        Stop::LaterFormat { .. } => {
+            Refusal::Data(format!("{stop}; start the release that wrote it or a later one"))
+        }
+    }
+}
+
+fn bind(port: u16, variable: &str) -> Result<TcpSocket, Refusal> {
+    tcp::bind(port).map_err(|error| Refusal::Fix(format!("{variable}: cannot use port {port}: {error}")))
+}
+
+fn listen(socket: TcpSocket, port: u16, variable: &str) -> Result<tokio::net::TcpListener, Refusal> {
+    tcp::listen(socket)
+        .map_err(|error| Refusal::Fix(format!("{variable}: cannot listen on port {port}: {error}")))
+}
+
+/// Hears the signals that ask for a shutdown.
+struct Stopper {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stopper {
+    fn install() -> Result<Self, Refusal> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let install =
+            |kind| signal(kind).map_err(|error| Refusal::Fix(format!("cannot watch signals: {error}")));
+        Ok(Self {
+            terminate: install(SignalKind::terminate())?,
+            interrupt: install(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Ends when the process is asked to stop.
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! INV-25: damage is never presented as the end of data.
+
+use storage::store::{Error, Reply};
+use types::{Offset, SegmentId};
+
+use super::{Violation, ensure};
+
+/// Judges the reply to a read at `from` of a copy whose data was acknowledged up to `acknowledged`.
+pub fn check(segment: SegmentId, from: Offset, acknowledged: Offset, reply: &Reply) -> Result<(), Violation> {
+    let ended = matches!(reply, Reply::Failed(Error::EndOfData { .. } | Error::OutOfRange { .. }));
+    ensure(!ended || from >= acknowledged, "INV-25", || {
+        format!("{segment}: a read at {from} got the end of data, {acknowledged} was acknowledged")
+    })
+}

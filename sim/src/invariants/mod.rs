@@ -1,0 +1,45 @@
+//! The promises, one file each, named by their ids.
+//!
+//! Each says whose rule it is and judges plain facts, so that the checks read like the rules and can be used by
+//! every simulated world.
+
+pub mod inv_02;
+pub mod inv_09;
+pub mod inv_14;
+pub mod inv_20;
+pub mod inv_21;
+pub mod inv_22;
+pub mod inv_23;
+pub mod inv_24;
+pub mod inv_25;
+pub mod inv_26;
+pub mod inv_27;
+
+use std::fmt;
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Its id.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub detail: String,
+}
+
+impl Violation {
+    /// A broken promise.
+    pub fn new(invariant: &'static str, detail: impl Into<String>) -> Self {
+        Self { invariant, detail: detail.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} broken: {}", self.invariant, self.detail)
+    }
+}
+
+/// `Ok`, or a violation that says what was seen.
+pub fn ensure(holds: bool, invariant: &'static str, detail: impl FnOnce() -> String) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation::new(invariant, detail())) }
+}
