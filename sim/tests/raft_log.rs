@@ -55,31 +55,3 @@ fn old_bugs_put_back_are_found() {
         assert!(first_failure(planted, rot).is_some(), "{planted:?} goes unnoticed");
     }
 }
-
-#[test]
-fn zz_probe() {
-    let n: u64 = std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
-    let mut shown = 0;
-    let mut cycles = 0;
-    for seed in 0..n {
-        match run(seed, Options { rot: std::env::var("ROT").is_ok(), ..Options::default() }) {
-            Ok(s) => cycles += s.cycles,
-            Err(f) => {
-                shown += 1;
-                if shown < 6 {
-                    eprintln!("{f}\n");
-                }
-            }
-        }
-    }
-    eprintln!("{shown} of {n} failed, {cycles} cycles");
-}
-
-#[test]
-fn zz_one() {
-    let Some(seed) = std::env::var("ONE").ok().and_then(|n| n.parse().ok()) else { return };
-    let f = run(seed, Options { rot: std::env::var("ROT").is_ok(), verbose: true, ..Options::default() });
-    if let Err(f) = f {
-        eprintln!("{f}");
-    }
-}

@@ -112,7 +112,7 @@ impl Recovery {
 
     /// What to do now. Call again after each [`read`](Self::read) and after each job has succeeded.
     #[must_use]
-    pub fn next(&mut self) -> Next {
+    pub fn advance(&mut self) -> Next {
         let file = self.file;
         match &mut self.stage {
             Stage::Scan => wanted(self.scan.wants()),

@@ -14,6 +14,7 @@
 mod audit;
 mod faults;
 mod model;
+pub mod single;
 mod trace;
 mod workload;
 mod world;

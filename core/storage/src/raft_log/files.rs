@@ -84,6 +84,14 @@ impl Files {
         }
     }
 
+    /// From now on `group` needs files from `oldest` on, beside those it needs already.
+    pub(super) fn need_also(&mut self, group: VnodeId, oldest: Option<u64>) {
+        let present = self.needs.by_group.get(&group).copied();
+        if let Some(oldest) = oldest.filter(|oldest| present.is_none_or(|present| *oldest < present)) {
+            self.need(group, Some(oldest));
+        }
+    }
+
     /// The oldest file.
     pub(super) fn front(&self) -> u64 {
         self.all.keys().next().copied().unwrap_or(self.current.stamp.sequence)

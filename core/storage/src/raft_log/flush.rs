@@ -178,10 +178,13 @@ impl RaftLog {
         let Some(flush) = self.flush.take() else { return };
         self.tail.durable = flush.end;
         self.tail.untestified = !flush.is_mark;
-        for need in std::mem::replace(&mut self.unproven, flush.needs) {
+        let proven = std::mem::replace(&mut self.unproven, flush.needs);
+        for need in proven {
             self.files().need(need.group, need.oldest_file);
             self.drop_snapshots(need.group, &need.drop, out);
         }
+        let files = self.files.as_mut().expect("an open log has files");
+        self.unproven.iter().for_each(|need| files.need_also(need.group, need.oldest_file));
         out.extend(flush.done.into_iter().map(|(id, reply)| Action::Reply(id, reply)));
         self.move_forward();
         self.remove_front(out);

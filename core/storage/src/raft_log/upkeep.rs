@@ -62,12 +62,17 @@ impl RaftLog {
         if files.used() <= self.config.files_max || files.used() <= self.files_of_live_state() * 2 {
             return;
         }
-        let mut moved = 0;
+        let front = files.front();
         let holding: Vec<VnodeId> = files.holding_front().collect();
+        let (mut moved, mut proving) = (0, false);
         for id in holding {
             let Some(group) = self.groups.get_mut(&id).filter(|group| group.status == Status::Intact) else {
                 continue;
             };
+            if group.oldest_file() > front {
+                proving = true;
+                continue;
+            }
             // One group goes whatever its size, or a large idle one would hold every later file.
             if moved > 0 && moved + group.live_bytes() > self.config.move_bytes_max {
                 continue;
@@ -76,6 +81,10 @@ impl RaftLog {
             group.serial += 1;
             let (group_serial, body) = (group.serial, Body::Update(group.rewrite()));
             self.gather.push(Pending { done: None, group: id, group_serial, body });
+        }
+        // What was moved already lets go of the file once something testifies to it.
+        if proving && self.gather.is_empty() {
+            self.gather.push(self.tail.mark());
         }
     }
 
@@ -110,6 +119,11 @@ impl RaftLog {
         let front = self.files().front();
         self.forgotten.retain(|_, forgotten| forgotten.file >= front);
         self.remove_front(out);
+        let idle = self.flush.is_none() && self.gather.is_empty();
+        if idle && !self.files().removing && self.check_open().is_ok() {
+            self.move_forward();
+            self.flush(out);
+        }
     }
 
     /// Keeps the oldest file, or lets it go, for groups that nobody knows of.

@@ -288,6 +288,9 @@ impl RaftLog {
         self.make_spare(out);
         out.push(Action::Started { foreign });
         self.remove_front(out);
+        if self.gather.is_empty() && !self.files().removing {
+            self.move_forward();
+        }
         self.flush(out);
     }
 

@@ -58,8 +58,14 @@ impl Scan {
     pub(super) fn file(&mut self, stamp: Stamp, bytes: &Bytes) -> Result<(), u8> {
         let mut at = 0;
         while at < bytes.len() {
-            let expected = self.last_serial.map(|serial| serial + 1);
-            let found = header_at(stamp, at, bytes)?.filter(|h| expected.is_none_or(|e| h.serial == e));
+            // Inside a file a record follows the one before it; what was lost before a file shows as a later
+            // serial at its beginning.
+            let follows = |header: &Header| match self.last_serial {
+                None => true,
+                Some(last) if at == 0 => header.serial > last,
+                Some(last) => header.serial == last + 1,
+            };
+            let found = header_at(stamp, at, bytes)?.filter(follows);
             at = match found {
                 Some(header) => self.record(stamp, at, header, bytes),
                 None => self.gap(stamp, at, bytes)?,

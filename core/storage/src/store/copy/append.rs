@@ -38,6 +38,8 @@ pub(in crate::store) struct Log {
     cache: VecDeque<Batch>,
     /// A write failed.
     pub(super) stopped: Option<FailReason>,
+    /// Opened while latched, so only read: its tail may be in the page cache alone.
+    pub(super) unproven: bool,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,7 @@ impl Log {
             in_flight: VecDeque::new(),
             cache: VecDeque::new(),
             stopped: None,
+            unproven: false,
         }
     }
 

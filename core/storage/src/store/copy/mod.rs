@@ -260,9 +260,11 @@ impl Copy {
         self.replace_meta(desk, Owner::Nobody);
     }
 
-    /// Whether what `copy.meta` says of the durable end is evidence of damage, not to be overwritten.
+    /// Whether what `copy.meta` says of the durable end is not to be overwritten: it is the evidence of damage,
+    /// or the log was opened without making its tail durable.
     fn is_evidence(&self, desk: &Desk) -> bool {
-        self.damage.is_some() && !desk.config.has_bug(Bug::LowerEvidence)
+        let unproven = self.log.as_ref().is_some_and(|log| log.unproven);
+        (self.damage.is_some() && !desk.config.has_bug(Bug::LowerEvidence)) || unproven
     }
 
     /// Records the durable end, if the copy has been idle since `before`.

@@ -140,7 +140,7 @@ impl Copy {
     }
 
     fn recover(&mut self, desk: &mut Desk, ticket: Ticket, mut recovery: Box<Recovery>) {
-        let steps = match recovery.next() {
+        let steps = match recovery.advance() {
             Next::Read(at, len) => vec![Step::Read { file: ticket.file, at, len }],
             Next::Run(steps) => steps,
             Next::Done => return self.recovered(desk, ticket, *recovery),
@@ -156,6 +156,7 @@ impl Copy {
         let path = layout::log(segment, self.meta.base);
         let mut log = Log::new(path, mark, verdict.index, file_len, verdict.last_time);
         log.set_file(desk, segment, ticket.file);
+        log.unproven = self.meta.latched.is_some();
         self.log = Some(Box::new(log));
         if let Some(damage) = verdict.damage {
             return self.latch_damaged(desk, damage);
