@@ -9,6 +9,8 @@
 
 pub mod event;
 pub mod group;
+#[cfg(test)]
+mod tests;
 
 pub use event::{
     Action, Entry, Event, HardState, Persist, PersistId, ProposalId, ReadId, Refusal, Role, SnapshotMark,

@@ -7,6 +7,6 @@ pub mod disk;
 pub mod format;
 pub mod planted;
 pub mod raft_log;
-pub mod recovery;
+mod recovery;
 pub mod segment;
 pub mod store;

@@ -29,11 +29,15 @@ pub enum Bug {
     ReuseFoundFiles,
     /// A search by time that an index entry leads past every frame answers "the end" (seed 6146).
     TrustTimeIndex,
+    /// A start forgets what only the journal has.
+    SkipReplay,
+    /// A journal file is used again although copies still need what it holds.
+    ReuseJournalEarly,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::SkipSync,
         Self::SkipDirSync,
         Self::TrustIndex,
@@ -46,5 +50,7 @@ impl Bug {
         Self::ForgetFailedRename,
         Self::ReuseFoundFiles,
         Self::TrustTimeIndex,
+        Self::SkipReplay,
+        Self::ReuseJournalEarly,
     ];
 }

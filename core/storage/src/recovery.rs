@@ -18,6 +18,7 @@
 //! - A dropped tail is zeroed and synced before the copy may be appended to: otherwise a later recovery could
 //!   take leftovers of it for frames that follow the new ones.
 //! - A copy that is latched already is only read.
+//! - Where the log stops and the journal has the frames that follow, they are put in their place first.
 //!
 //! Memory is one window, whatever the size of the file and its frames.
 
@@ -31,28 +32,29 @@ use crate::format::meta::Meta;
 use crate::planted::Bug;
 use crate::segment::index::Sparse;
 use crate::segment::scan::{Scan, Stop, TailSearch};
+use crate::store::replay::Patch;
 use crate::store::{Config, Damage, DamageClass};
 
 /// What recovery found, once nothing is left to do.
 #[derive(Debug)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Exclusive durable end.
-    pub end: Offset,
+    pub(crate) end: Offset,
     /// Its byte position.
-    pub position: u64,
+    pub(crate) position: u64,
     /// When the last frame was appended.
-    pub last_time: WallTime,
+    pub(crate) last_time: WallTime,
     /// The sparse index of what is intact.
-    pub index: Sparse,
+    pub(crate) index: Sparse,
     /// Bytes of torn frames that were dropped.
-    pub torn_bytes: u64,
+    pub(crate) torn_bytes: u64,
     /// Damage that must be kept; the copy may not go on.
-    pub damage: Option<Damage>,
+    pub(crate) damage: Option<Damage>,
 }
 
 /// What the machine needs next.
 #[derive(Debug)]
-pub enum Next {
+pub(crate) enum Next {
     /// These bytes of the log.
     Read(u64, usize),
     /// These steps, as one job.
@@ -63,7 +65,7 @@ pub enum Next {
 
 /// Recovery of one unsealed copy's log file, open as `file`.
 #[derive(Debug)]
-pub struct Recovery {
+pub(crate) struct Recovery {
     meta: Meta,
     file: FileId,
     file_len: u64,
@@ -72,12 +74,17 @@ pub struct Recovery {
     stage: Stage,
     scan: Scan,
     testimony: u64,
+    /// What the journal holds for this copy, in order.
+    patches: Vec<Patch>,
+    patched: bool,
     verdict: Verdict,
 }
 
 #[derive(Debug)]
 enum Stage {
     Scan,
+    /// A run of frames from the journal is being put in its place.
+    Patch(Patch),
     Tail(Box<TailSearch>),
     /// Writing `[at, position)` again.
     Rewrite {
@@ -92,7 +99,7 @@ enum Stage {
 impl Recovery {
     /// Starts on a log file of `file_len` bytes.
     #[must_use]
-    pub fn new(config: &Config, meta: Meta, file: FileId, file_len: u64) -> Self {
+    pub(crate) fn new(config: &Config, meta: Meta, file: FileId, file_len: u64, patches: Vec<Patch>) -> Self {
         let verdict = Verdict {
             end: meta.base,
             position: 0,
@@ -104,18 +111,39 @@ impl Recovery {
         let scan = Scan::new(meta.identity(), 0, meta.base, file_len);
         let (truncate_rot, keep_tail) = (config.has_bug(Bug::TruncateRot), config.has_bug(Bug::KeepTornTail));
         let testimony = meta.durable_position;
-        let mut recovery =
-            Self { meta, file, file_len, truncate_rot, keep_tail, stage: Stage::Scan, scan, testimony, verdict };
+        let patches = if meta.latched.is_some() { Vec::new() } else { patches };
+        let mut recovery = Self {
+            meta,
+            file,
+            file_len,
+            truncate_rot,
+            keep_tail,
+            stage: Stage::Scan,
+            scan,
+            testimony,
+            patches,
+            patched: false,
+            verdict,
+        };
         recovery.after_scan();
         recovery
     }
 
     /// What to do now. Call again after each [`read`](Self::read) and after each job has succeeded.
     #[must_use]
-    pub fn advance(&mut self) -> Next {
+    pub(crate) fn advance(&mut self) -> Next {
         let file = self.file;
         match &mut self.stage {
             Stage::Scan => wanted(self.scan.wants()),
+            Stage::Patch(patch) => {
+                let write = Step::Write { file, at: patch.position, data: vec![patch.bytes.clone()] };
+                self.file_len = self.file_len.max(patch.position + patch.bytes.len() as u64);
+                self.patched = true;
+                let (position, end) = (self.verdict.position, self.verdict.end);
+                self.scan = Scan::new(self.meta.identity(), position, end, self.file_len);
+                self.stage = Stage::Scan;
+                Next::Run(vec![write])
+            }
             Stage::Tail(search) => wanted(search.wants()),
             Stage::Rewrite { at, read: None, .. } if *at < self.verdict.position => {
                 let left = usize::try_from(self.verdict.position - *at).unwrap_or(usize::MAX);
@@ -146,7 +174,7 @@ impl Recovery {
     }
 
     /// Takes the bytes last wanted.
-    pub fn read(&mut self, data: Bytes) {
+    pub(crate) fn read(&mut self, data: Bytes) {
         match &mut self.stage {
             Stage::Scan => {
                 let (index, testimony) = (&mut self.verdict.index, &mut self.testimony);
@@ -172,19 +200,19 @@ impl Recovery {
                 }
                 *read = Some(data).filter(|data| !data.is_empty());
             }
-            Stage::Sync | Stage::Done => {}
+            Stage::Patch(_) | Stage::Sync | Stage::Done => {}
         }
     }
 
     /// Bytes of the log file.
     #[must_use]
-    pub fn file_len(&self) -> u64 {
+    pub(crate) fn file_len(&self) -> u64 {
         self.file_len
     }
 
     /// The verdict. Only after [`Next::Done`].
     #[must_use]
-    pub fn into_verdict(self) -> Verdict {
+    pub(crate) fn into_verdict(self) -> Verdict {
         self.verdict
     }
 
@@ -196,6 +224,11 @@ impl Recovery {
         };
         self.verdict.position = position;
         self.verdict.end = end;
+        let covers = |patch: &Patch| (patch.position..patch.position + patch.bytes.len() as u64).contains(&position);
+        if let Some(at) = self.patches.iter().position(covers) {
+            self.stage = Stage::Patch(self.patches.remove(at));
+            return;
+        }
         self.stage = Stage::Tail(Box::new(TailSearch::new(self.meta.identity(), position, self.file_len)));
         if position >= self.file_len {
             self.after_tail();
@@ -216,7 +249,8 @@ impl Recovery {
             return;
         }
         self.verdict.torn_bytes = search.reach - position;
-        if self.meta.latched.is_some() || (position <= synced && search.clean && search.reach == position) {
+        if self.meta.latched.is_some() || (position <= synced && search.clean && search.reach == position && !self.patched)
+        {
             return;
         }
         // A header cut by the crash decodes nowhere, but is not left to confuse a person either.

@@ -65,6 +65,12 @@ pub const PREALLOCATE_BYTES: (u64, u64) = (64 * 1024, 1024 * 1024);
 pub const PREALLOCATE_BELOW_BYTES: u64 = 256 * 1024;
 /// Log files of removed copies kept for reuse, per store.
 pub const RECYCLED_FILES_MAX: usize = 8;
+/// Bytes of each of the two files of a store's journal.
+pub const JOURNAL_BYTES: u64 = 16 * 1024 * 1024;
+/// Copies that must wait for a flush together before the journal is used for them.
+pub const JOURNAL_COPIES_MIN: usize = 4;
+/// A copy with more than this to write gets its own write and sync, bytes.
+pub const JOURNAL_PART_BYTES_MAX: u64 = 32 * 1024;
 /// Time without an append after which a copy records its durable end, milliseconds.
 pub const IDLE_RECORD_MS: u64 = 1000;
 

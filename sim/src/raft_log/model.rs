@@ -132,6 +132,8 @@ pub(super) struct Known {
     /// Asked for and not answered, in order; snapshots are in `saving`.
     pub(super) waiting: Vec<(u64, Change)>,
     pub(super) saving: Option<(u64, SnapshotMark)>,
+    /// The forget asked for while a snapshot was being saved: the snapshot falls before it or is not saved.
+    pub(super) save_before: Option<u64>,
     /// The log said it cannot vouch for the group.
     pub(super) damaged: bool,
 }
@@ -148,6 +150,10 @@ impl Known {
     pub(super) fn acknowledge(&mut self, id: u64) -> Result<(), String> {
         let change = match self.saving {
             Some((save, mark)) if save == id => {
+                let forget = self.save_before.take();
+                if forget.is_some_and(|forget| !self.waiting.iter().any(|(id, _)| *id == forget)) {
+                    return Err(format!("request {id} saved a snapshot of a group that was forgotten"));
+                }
                 self.saving = None;
                 Change::Snapshot(mark)
             }
@@ -166,7 +172,16 @@ impl Known {
     /// Request `id` was refused: it changed nothing.
     pub(super) fn refuse(&mut self, id: u64) {
         self.waiting.retain(|(waiting, _)| *waiting != id);
-        self.saving = self.saving.filter(|(save, _)| *save != id);
+        if self.saving.is_some_and(|(save, _)| save == id) {
+            (self.saving, self.save_before) = (None, None);
+        }
+    }
+
+    /// The log cannot vouch for the group; what was asked for will not be answered.
+    pub(super) fn give_up(&mut self) {
+        self.damaged = true;
+        self.waiting.clear();
+        (self.saving, self.save_before) = (None, None);
     }
 
     /// A later flush was acknowledged.
@@ -177,13 +192,17 @@ impl Known {
 
     /// What the group may look like after a restart.
     fn possible(&self, flipped: bool) -> Vec<State> {
-        let waiting = self.waiting.iter().map(|(_, change)| change);
         let save = self.saving.map(|(_, mark)| Change::Snapshot(mark));
+        // Place of the forget that a snapshot being saved must not pass, among what waits.
+        let before = self.save_before.map(|id| self.waiting.iter().position(|(waiting, _)| *waiting == id));
+        let save = save.filter(|_| before != Some(None));
+        let waiting = self.waiting.iter().map(|(_, change)| change);
+        let places = before.flatten().unwrap_or(self.waiting.len());
         if flipped {
             let changes: Vec<&Change> = self.recent.iter().chain(waiting).collect();
-            return continued(&self.testified, &changes, save.as_ref());
+            return continued(&self.testified, &changes, save.as_ref(), self.recent.len() + places);
         }
-        continued(&self.acknowledged, &waiting.collect::<Vec<_>>(), save.as_ref())
+        continued(&self.acknowledged, &waiting.collect::<Vec<_>>(), save.as_ref(), places)
     }
 
     /// Judges what the log shows after a restart, and goes on from there.
@@ -198,12 +217,13 @@ impl Known {
     }
 }
 
-/// `base`, continued by each prefix of `changes`, with the snapshot at each place among them or not at all.
-fn continued(base: &State, changes: &[&Change], save: Option<&Change>) -> Vec<State> {
+/// `base`, continued by each prefix of `changes`, with the snapshot at each of the first places among them or
+/// not at all.
+fn continued(base: &State, changes: &[&Change], save: Option<&Change>, places: usize) -> Vec<State> {
     let mut possible = Vec::new();
     let places: Vec<Option<usize>> = match save {
         None => vec![None],
-        Some(_) => (0..=changes.len()).map(Some).chain([None]).collect(),
+        Some(_) => (0..=places).map(Some).chain([None]).collect(),
     };
     for place in places {
         let mut state = base.clone();

@@ -180,9 +180,7 @@ impl World {
                 if !self.rotten {
                     return Err(format!("group {group} is called damaged and no bit was flipped"));
                 }
-                known.damaged = true;
-                known.waiting.clear();
-                known.saving = None;
+                known.give_up();
                 self.summary.damaged += 1;
                 continue;
             }
@@ -197,9 +195,7 @@ impl World {
             match outcome {
                 Ok(()) => known.settle(State::default(), self.flipped)?,
                 Err(_) if self.log.unlisted_groups_possible() && self.rotten => {
-                    known.damaged = true;
-                    known.waiting.clear();
-                    known.saving = None;
+                    known.give_up();
                 }
                 Err(why) => return Err(format!("group {group} is gone: {why}")),
             }
@@ -220,6 +216,9 @@ impl World {
         let id = self.requests;
         let mut out = Vec::new();
         let known = self.groups.entry(group).or_default();
+        if matches!(change, Change::Forget) && known.saving.is_some() {
+            known.save_before.get_or_insert(id);
+        }
         known.waiting.push((id, change.clone()));
         self.asked.insert(id, group);
         match change {
@@ -338,6 +337,10 @@ impl World {
             // Whether it took effect is not known; nothing later will until the next start, unless it was only
             // the snapshot's own file that failed.
             Error::Storage(_) if self.faulty => Ok(()),
+            Error::NoSuchGroup if known.save_before.is_some() => {
+                known.refuse(id);
+                Ok(())
+            }
             Error::Stale => {
                 known.refuse(id);
                 Ok(())
@@ -369,7 +372,9 @@ impl World {
                 self.groups.entry(group).or_default().damaged = true;
                 Ok(())
             }
-            other => Err(format!("group {group}: a snapshot could not be loaded: {other:?}")),
+            other @ (Reply::Appended | Reply::SnapshotSaved | Reply::Forgotten | Reply::Failed(_)) => {
+                Err(format!("group {group}: a snapshot could not be loaded: {other:?}"))
+            }
         }
     }
 

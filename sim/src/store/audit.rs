@@ -24,13 +24,13 @@ impl World {
             ensure(!left, "INV-36", || format!("{segment}: removed, and its log is still there"))?;
         }
         if copy.exists == Exists::Yes && !copy.delete_pending && !copy.dead {
-            inv_26::check(segment, copy.rot.is_none() && !copy.meta_flipped && !copy.may_fail, reply)?;
+            inv_26::check(segment, copy.rot.is_none() && !copy.meta_flipped && !copy.may_fail && !copy.journal_rot, reply)?;
             inv_27::check(segment, copy.is_healthy(), reply)?;
         }
         match &asked.request {
             Request::Create { base, epoch, .. } => match reply {
                 Reply::Created => {
-                    *copy = Copy { exists: Exists::Yes, base: *base, fenced: *epoch, epoch_max: *epoch, may_fail: copy.may_fail, ..Copy::new() };
+                    *copy = Copy { exists: Exists::Yes, base: *base, fenced: *epoch, epoch_max: *epoch, half_created: false, ..copy.absent() };
                 }
                 _ => {
                     copy.half_created = true;
@@ -73,7 +73,7 @@ impl World {
             },
             Request::Verify { .. } => {
                 if let Reply::Verified(report) = reply {
-                    let clean = copy.rot.is_none() && !copy.may_fail;
+                    let clean = copy.rot.is_none() && !copy.may_fail && !copy.journal_rot;
                     ensure(!clean || report.damage.is_none(), "VERIFY", || {
                         format!("{segment}: damage where there is none: {report:?}")
                     })?;
@@ -83,7 +83,7 @@ impl World {
                 }
             }
             Request::Delete { .. } => match reply {
-                Reply::Deleted => *copy = Copy { may_fail: copy.may_fail, half_created: copy.half_created, ..Copy::new() },
+                Reply::Deleted => *copy = copy.absent(),
                 Reply::Failed(Error::Damaged(_) | Error::Overloaded) => {}
                 _ => copy.delete_pending = true,
             },
@@ -94,6 +94,7 @@ impl World {
 
     fn appended(&mut self, segment: SegmentId, batch: &Batch, reply: &Reply) -> Result<(), Violation> {
         let platter = self.log_bytes(segment, Side::Platter);
+        let in_journal = self.journal_holds(batch);
         let Some(copy) = self.model.get_mut(&segment) else { return Ok(()) };
         let at = copy.frames.iter().position(|frame| frame.batch == *batch);
         match (reply, at) {
@@ -104,7 +105,9 @@ impl World {
                     format!("{segment}: {end} was acknowledged before what lies below it")
                 })?;
                 let position = copy.placed().nth(at).map_or(0, |(position, _)| position);
-                inv_20::check(segment, &platter, position, batch)?;
+                if !in_journal {
+                    inv_20::check(segment, &platter, position, batch)?;
+                }
             }
             (Reply::Failed(Error::Storage(_) | Error::Latched(_)), _) => copy.stopped = true,
             (Reply::Failed(_), Some(at)) => {
@@ -201,8 +204,8 @@ impl World {
             }
             Reply::Failed(Error::NoSuchSegment) => {
                 let exists = if copy.half_created { Exists::Maybe } else { Exists::No };
-                let (may_fail, half_created) = (copy.may_fail, copy.half_created);
-                self.model.insert(segment, Copy { exists, may_fail, half_created, ..Copy::new() });
+                let absent = Copy { exists, ..copy.absent() };
+                self.model.insert(segment, absent);
             }
             Reply::Failed(Error::Damaged(damage)) if damage.class == DamageClass::Meta => {
                 ensure(copy.meta_flipped || copy.may_fail, "INV-24", || format!("{segment}: copy.meta is damaged by itself"))?;
@@ -223,21 +226,22 @@ impl World {
 
     /// Takes in where a copy says it stands.
     fn learn(&mut self, segment: SegmentId, extent: &Extent, held: &[Batch]) -> Result<(), Violation> {
+        self.mended(segment);
         let copy = self.model.get_mut(&segment).expect("audited copies are in the model");
         copy.known = true;
         copy.poisoned = false;
         copy.half_created = false;
         if copy.exists != Exists::Yes {
-            *copy = Copy { exists: Exists::Yes, base: extent.base, fenced: extent.epoch, epoch_max: extent.epoch, may_fail: copy.may_fail, ..Copy::new() };
+            *copy = Copy { exists: Exists::Yes, base: extent.base, fenced: extent.epoch, epoch_max: extent.epoch, ..copy.absent() };
         }
         ensure(extent.epoch >= copy.fenced, "INV-14", || format!("{segment}: fenced at {}, now {}", copy.fenced, extent.epoch))?;
         let is_latched = matches!(extent.state, State::Latched(_));
         ensure(is_latched || !copy.latched, "LATCH", || format!("{segment}: was latched, is {:?}", extent.state))?;
-        let excused = copy.latch_pending || copy.latched || copy.rot.is_some();
+        let excused = copy.latch_pending || copy.latched || copy.rot.is_some() || copy.journal_rot;
         ensure(!is_latched || excused, "INV-22", || format!("{segment}: latched without damage, {extent:?}"))?;
         copy.fenced = copy.fenced.max(extent.epoch);
         copy.epoch_max = copy.epoch_max.max(extent.epoch);
-        copy.latched |= is_latched && copy.latch_pending;
+        copy.latched |= is_latched && (copy.latch_pending || (copy.journal_rot && copy.rot.is_none()));
         copy.latch_pending &= is_latched;
         if extent.state == State::Sealed || (is_latched && copy.rot.is_none() && extent.end != copy.acked_end() && copy.seals_pending.contains(&extent.end)) {
             let known = copy.sealed.map_or(copy.seals_pending.contains(&extent.end), |sealed| sealed == extent.end);
@@ -261,12 +265,18 @@ impl World {
         if copy.rot_is_provable() {
             ensure(is_latched, "INV-22", || format!("{segment}: rot below {} was not noticed", copy.testimony()))?;
         }
-        let excused = rotten == Some(extent.end) && (is_latched || !copy.rot_is_provable());
+        let lost = copy.journal_rot && is_latched;
+        let excused = lost || (rotten == Some(extent.end) && (is_latched || !copy.rot_is_provable()));
         if !excused {
             inv_23::check(segment, extent.end, copy.acked_end())?;
         }
         inv_21::check(segment, extent.end, held)?;
+        if lost {
+            // What the journal lost is gone, and the copy says so by being out of service.
+            copy.cut(extent.end);
+        }
         if !is_latched {
+            copy.journal_rot = false;
             copy.rot = copy.rot.take().filter(|rot| rot.position < extent.bytes);
             copy.cut(extent.end);
         }
@@ -286,7 +296,8 @@ impl World {
     }
 
     /// Damaged bytes must be as they were.
-    pub(super) fn check_frozen(&self, segment: SegmentId) -> Result<(), Violation> {
+    pub(super) fn check_frozen(&mut self, segment: SegmentId) -> Result<(), Violation> {
+        self.mended(segment);
         let copy = &self.model[&segment];
         let Some(rot) = &copy.rot else { return Ok(()) };
         let Some(frozen) = &rot.frozen else { return Ok(()) };
@@ -298,6 +309,24 @@ impl World {
         inv_22::check(segment, rot.position, frozen, &log[..log.len().min(frozen.len())])
     }
 
+    /// Rot in a frame that the journal still had, or that was never in the file, is mended by a start.
+    fn mended(&mut self, segment: SegmentId) {
+        let log = self.log_bytes(segment, Side::View);
+        let meta = self.disk.bytes(&layout::meta(segment).to_string(), Side::View).unwrap_or_default();
+        let meta = Meta::decode(&meta.to_vec().into());
+        let Some(copy) = self.model.get_mut(&segment) else { return };
+        let Some(rot) = copy.rot.as_ref().filter(|_| copy.journaled) else { return };
+        let at = usize::try_from(rot.position).unwrap_or(usize::MAX);
+        let frame = copy.placed().find(|(at, _)| *at == rot.position).map(|(_, frame)| &frame.batch);
+        let Some((frame, identity)) = frame.zip(meta.ok().map(|meta| meta.identity())) else { return };
+        let header = log.get(at..).and_then(<[u8]>::first_chunk::<HEADER_BYTES>);
+        let header = header.and_then(|bytes| Header::decode(bytes, identity).ok()).map(|(header, _)| header);
+        let payload = log.get(at + HEADER_BYTES..).and_then(|rest| rest.get(..frame.payload.len()));
+        if header == Some(frame.header) && payload == Some(&frame.payload[..]) {
+            copy.rot = None;
+        }
+    }
+
     pub(super) fn log_path(&self, segment: SegmentId) -> Path {
         layout::log(segment, self.model[&segment].base)
     }
@@ -305,6 +334,15 @@ impl World {
     /// A log's bytes.
     pub(super) fn log_bytes(&self, segment: SegmentId, side: Side) -> Vec<u8> {
         self.disk.bytes(&self.log_path(segment).to_string(), side).unwrap_or_default().to_vec()
+    }
+
+    /// Whether the journal holds a batch durably; its payload is random, so finding it is proof enough.
+    fn journal_holds(&self, batch: &Batch) -> bool {
+        ["journal/a.log", "journal/b.log"].iter().any(|path| {
+            let bytes = self.disk.bytes(path, Side::Platter).unwrap_or_default();
+            let payload = &batch.payload[..];
+            (payload.len() < 16 && !bytes.is_empty()) || bytes.windows(payload.len()).any(|window| window == payload)
+        })
     }
 
     /// Intact frames in an unsealed log, in order from its base, as it lies there now.

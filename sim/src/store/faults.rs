@@ -5,6 +5,7 @@ use rand::rngs::SmallRng;
 use storage::disk::ErrorKind;
 use storage::format::batch::Seed;
 use storage::format::index::{self, Entry};
+use storage::format::journal::{HEADER_BYTES, Header, RECORDS_AT, Stamp};
 use storage::segment::layout;
 use types::{Offset, SegmentId, WallTime};
 
@@ -87,6 +88,40 @@ impl World {
                 self.disk.plant_file(&path, index::encode(Seed::of(segment), &entries).to_vec());
             }
             _ => {}
+        }
+    }
+
+    /// Flips a bit of the journal that later records testify to, or of one of a file's two headers.
+    pub(super) fn rot_journal(&mut self, rng: &mut SmallRng) {
+        let path = ["journal/a.log", "journal/b.log"][rng.random_range(0..2)];
+        let Some(bytes) = self.disk.bytes(path, Side::Platter).map(<[u8]>::to_vec) else { return };
+        let Some(stamp) = Stamp::decode(&bytes) else { return };
+        let (mut at, mut spoken_for) = (RECORDS_AT as usize, 0);
+        while let Some((header, _)) = bytes.get(at..).and_then(|rest| Header::decode(rest, stamp, at as u64)) {
+            if header.durable_before.sequence == stamp.sequence {
+                spoken_for = header.durable_before.at;
+            }
+            at += HEADER_BYTES + header.payload_len as usize;
+        }
+        if rng.random_bool(0.2) {
+            self.disk.corrupt(path, rng.random_range(0..36), &[1 << rng.random_range(0..8)]);
+            return;
+        }
+        if spoken_for <= RECORDS_AT {
+            return;
+        }
+        let at = rng.random_range(RECORDS_AT..spoken_for);
+        let before = self.disk.bytes(path, Side::View).map(<[u8]>::to_vec);
+        let bit = 1 << rng.random_range(0..8);
+        self.disk.corrupt(path, at, &[bit]);
+        if self.disk.bytes(path, Side::View).map(<[u8]>::to_vec) == before {
+            self.disk.corrupt(path, at, &[bit]);
+            return;
+        }
+        self.say(|| format!("!! a bit of {path} at {at}"));
+        self.summary.flips += 1;
+        for copy in self.model.values_mut().filter(|copy| copy.sealed.is_none()) {
+            copy.journal_rot = copy.exists != Exists::No;
         }
     }
 

@@ -54,6 +54,10 @@ pub(super) struct Copy {
     pub(super) recorded: u64,
     pub(super) rot: Option<Rot>,
     pub(super) meta_flipped: bool,
+    /// A bit of the journal flipped while the copy took appends: it may leave service.
+    pub(super) journal_rot: bool,
+    /// Appends may be durable in the journal alone: then their frames say less of the log's own file.
+    pub(super) journaled: bool,
     /// Nobody touched anything but data that is asked for: the copy has no excuse.
     pub(super) may_fail: bool,
     /// Its state has been looked at in this life.
@@ -82,8 +86,10 @@ impl Copy {
             latch_pending: false,
             delete_pending: false,
             recorded: 0,
+            journaled: false,
             rot: None,
             meta_flipped: false,
+            journal_rot: false,
             may_fail: false,
             known: true,
             dead: false,
@@ -118,6 +124,11 @@ impl Copy {
         })
     }
 
+    /// A copy that is not there, or not yet: only what outlives it is kept.
+    pub(super) fn absent(&self) -> Self {
+        Self { may_fail: self.may_fail, half_created: self.half_created, journaled: self.journaled, ..Self::new() }
+    }
+
     /// The frame that byte `at` of the log belongs to: its first byte.
     pub(super) fn frame_at(&self, at: u64) -> Option<u64> {
         self.placed().find(|(position, frame)| (*position..*position + frame.batch.header.frame_len()).contains(&at)).map(|(p, _)| p)
@@ -127,7 +138,7 @@ impl Copy {
     /// recorded fences and seals.
     pub(super) fn testimony(&self) -> u64 {
         let rotten = self.rot.as_ref().map(|rot| rot.position);
-        let frames = self.placed().filter(|(at, frame)| frame.acked && Some(*at) != rotten);
+        let frames = self.placed().filter(|(at, frame)| !self.journaled && frame.acked && Some(*at) != rotten);
         frames.map(|(_, frame)| frame.testimony).max().unwrap_or(0).max(self.recorded)
     }
 
@@ -154,7 +165,7 @@ impl Copy {
 
     /// Nothing wrong was done to it and nothing is known to be wrong with it.
     pub(super) fn is_healthy(&self) -> bool {
-        !self.may_fail && self.rot.is_none() && !self.meta_flipped && !self.latched && !self.latch_pending && !self.stopped
+        !self.may_fail && self.rot.is_none() && !self.meta_flipped && !self.latched && !self.latch_pending && !self.stopped && !self.journal_rot
     }
 
     /// When the last batch was appended.

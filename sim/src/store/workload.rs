@@ -83,6 +83,9 @@ impl World {
                 self.vandalise_index(rng, segment);
             }
         }
+        if rng.random_bool(0.06) {
+            self.rot_journal(rng);
+        }
         if rng.random_bool(0.05) {
             self.disk.plant_dir(FOREIGN);
             self.disk.plant_file(&format!("{FOREIGN}/00000000000000000000.log"), b"someone's backup".to_vec());

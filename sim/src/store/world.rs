@@ -61,7 +61,6 @@ impl World {
         let mut rng: SmallRng = rand::SeedableRng::seed_from_u64(seed ^ 0x0c0f_fee0);
         let range = RangeId { topic: TopicId(0xabc0_0000_0000_0000_0000_0000_0000_0000 + u128::from(seed)), seq: RangeSeq(1) };
         let copies = rng.random_range(1..5);
-        let model = (0..copies).map(|seq| (SegmentId { range, seq: SegmentSeq(seq) }, Copy::new())).collect();
         let config = Config {
             seed,
             open_copies_max: rng.random_range(1..4),
@@ -70,9 +69,14 @@ impl World {
             preallocate_below_bytes: 2000,
             recycled_files_max: rng.random_range(0..3),
             recycled_bytes_min: 100,
+            journal_bytes: if rng.random_bool(0.5) { 0 } else { rng.random_range(3000..20_000) },
+            journal_copies_min: rng.random_range(1..4),
+            journal_part_bytes_max: rng.random_range(200..6000),
             bug: options.bug,
             ..Config::default()
         };
+        let fresh = Copy { journaled: config.journal_bytes > 0, ..Copy::new() };
+        let model = (0..copies).map(|seq| (SegmentId { range, seq: SegmentSeq(seq) }, fresh.clone())).collect();
         let mut faults = Faults::none();
         if rng.random_bool(0.3) {
             faults.names = crate::disk::NameLoss::Prefix;

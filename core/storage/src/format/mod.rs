@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod index;
+pub mod journal;
 pub mod meta;
 pub mod raft_log;
 pub mod raft_snapshot;

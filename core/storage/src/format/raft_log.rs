@@ -215,9 +215,10 @@ fn encode(place: Place, kind: u8, out: &mut BytesMut, payload: impl FnOnce(&mut 
 
 /// The header of a record that begins at position `at` of a file; `bytes` are the file's from there on.
 pub fn decode_header(stamp: Stamp, at: u64, bytes: &[u8]) -> Result<Header, NoHeader> {
-    let Some(bytes) = bytes.get(..HEADER_BYTES) else { return Err(NoHeader::None) };
-    let stored = Reader::new(Bytes::copy_from_slice(&bytes[CRC_AT..])).u32();
-    if bytes[..2] != MAGIC || stored != Ok(crc(stamp, at, &bytes[..CRC_AT])) {
+    let Some(bytes) = bytes.get(..HEADER_BYTES).filter(|bytes| bytes[..2] == MAGIC) else {
+        return Err(NoHeader::None);
+    };
+    if bytes[CRC_AT..] != crc(stamp, at, &bytes[..CRC_AT]).to_be_bytes() {
         return Err(NoHeader::None);
     }
     if bytes[2] > VERSION {
@@ -285,7 +286,10 @@ fn is_consistent(update: &Update) -> bool {
     };
     let ordered = update.entries.windows(2).all(|pair| pair[0].0 <= pair[1].0);
     let seen = update.entries.iter().all(|(term, _)| *term <= update.term);
-    counted && ordered && seen && update.snapshot_index <= update.commit && update.commit <= update.last
+    // Indexes are counted from 1 by steps of one; the largest number would have no successor.
+    let countable = update.last.0 < u64::MAX;
+    let nested = update.snapshot_index <= update.commit && update.commit <= update.last;
+    counted && ordered && seen && countable && nested
 }
 
 #[cfg(test)]

@@ -23,6 +23,12 @@ pub struct Config {
     pub recycled_files_max: usize,
     /// Files below this size are not worth keeping.
     pub recycled_bytes_min: u64,
+    /// Bytes of each of the two journal files; 0 switches the journal off.
+    pub journal_bytes: u64,
+    /// Copies that must wait for a flush together before the journal is used for them.
+    pub journal_copies_min: usize,
+    /// A copy with more than this to write gets its own write and sync.
+    pub journal_part_bytes_max: u64,
     #[cfg(feature = "planted")]
     /// A bug put back on purpose.
     pub bug: Option<Bug>,
@@ -39,6 +45,9 @@ impl Default for Config {
             preallocate_below_bytes: limits::PREALLOCATE_BELOW_BYTES,
             recycled_files_max: limits::RECYCLED_FILES_MAX,
             recycled_bytes_min: limits::SEGMENT_BYTES_DEFAULT / 2,
+            journal_bytes: limits::JOURNAL_BYTES,
+            journal_copies_min: limits::JOURNAL_COPIES_MIN,
+            journal_part_bytes_max: limits::JOURNAL_PART_BYTES_MAX,
             #[cfg(feature = "planted")]
             bug: None,
         }

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use types::{Instant, Offset, SegmentId};
 
-use super::copy::ReadOp;
+use super::copy::{Mark, ReadOp};
+use super::journal::Journal;
 use super::start::Lookup;
 use super::{Action, Config, Notice, Reply, RequestId};
 use crate::disk::{FileId, Job, JobId, Name, Step};
 use crate::format::batch::Nonce;
+use crate::format::journal::Spot;
 use crate::planted::Bug;
 
 /// Who waits for a job.
@@ -16,8 +18,12 @@ use crate::planted::Bug;
 pub(super) enum Owner {
     /// The start of the store.
     Start(Lookup),
-    /// The oldest append of a copy that has not completed.
-    Append(SegmentId),
+    /// A flush of a copy to its file, up to a mark.
+    Flush { flight: u64, segment: SegmentId, mark: Mark },
+    /// A write to the journal that covers copies up to marks, and where it ends.
+    Journal { flight: u64, spot: Spot, covered: Vec<(SegmentId, Mark)> },
+    /// The journal's files are being made.
+    MakeJournal([FileId; 2]),
     /// A read of a copy's log.
     Read(SegmentId, Box<ReadOp>),
     /// The task a copy is busy with.
@@ -49,11 +55,18 @@ pub(super) struct Desk {
     /// Files of removed copies, free for reuse.
     pub(super) recycled: Vec<Name>,
     next_recycled: u64,
+    pub(super) journal: Journal,
+    /// Copies with something to send.
+    pub(super) dirty: BTreeSet<SegmentId>,
+    /// Flights under way, with the jobs each still waits for.
+    pub(super) flights: BTreeMap<u64, usize>,
+    pub(super) next_flight: u64,
 }
 
 impl Desk {
     pub(super) fn new(config: Config) -> Self {
         let random = config.seed;
+        let journal = Journal::new(config.journal_bytes, config.has_bug(Bug::ReuseJournalEarly));
         Self {
             config,
             now: Instant::default(),
@@ -70,6 +83,10 @@ impl Desk {
             unrecorded: BTreeMap::new(),
             recycled: Vec::new(),
             next_recycled: 0,
+            journal,
+            dirty: BTreeSet::new(),
+            flights: BTreeMap::new(),
+            next_flight: 0,
         }
     }
 
@@ -104,12 +121,21 @@ impl Desk {
         if self.config.has_bug(Bug::KeepNonce) {
             return Nonce(0);
         }
-        // SplitMix64: all that is needed is that two lives of a copy differ.
+        Nonce(self.random())
+    }
+
+    /// The salt of a new use of a journal file.
+    pub(super) fn new_salt(&mut self) -> u64 {
+        self.random()
+    }
+
+    /// SplitMix64: all that is needed is that two lives of a copy or file differ.
+    fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.random;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        Nonce(z ^ (z >> 31))
+        z ^ (z >> 31)
     }
 
     /// A name for a file that is put aside for reuse.

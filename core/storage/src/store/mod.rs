@@ -10,6 +10,9 @@
 mod config;
 mod copy;
 mod desk;
+mod flush;
+mod journal;
+pub(crate) mod replay;
 mod request;
 mod start;
 
@@ -63,9 +66,22 @@ impl Store {
         let result = completion.result;
         match self.desk.owner_of(completion.job) {
             Some(Owner::Start(lookup)) => self.looked(lookup, result),
-            Some(Owner::Append(segment)) => self.with(segment, |copy, desk| copy.append_done(desk, result)),
+            Some(Owner::Flush { flight, segment, mark }) => {
+                self.desk.landed(flight);
+                self.with(segment, |copy, desk| copy.flush_done(desk, mark, result));
+            }
+            Some(Owner::Journal { flight, spot, covered }) => {
+                self.desk.landed(flight);
+                self.journal_done(spot, covered, result);
+            }
+            Some(Owner::MakeJournal(files)) => self.journal_made(files, result),
             Some(Owner::Read(segment, op)) => self.with(segment, |copy, desk| copy.read_done(desk, op, result)),
-            Some(Owner::Task(segment)) => self.with(segment, |copy, desk| copy.task_done(desk, result)),
+            Some(Owner::Task(segment)) => {
+                self.with(segment, |copy, desk| copy.task_done(desk, result));
+                if !self.start.done {
+                    self.brought_home();
+                }
+            }
             Some(Owner::Nobody) | None => {}
         }
         self.settle(out);
@@ -81,6 +97,7 @@ impl Store {
             self.desk.unrecorded.remove(&segment);
             self.with(segment, |copy, desk| copy.record_end(desk));
         }
+        self.write_back();
         self.settle(out);
     }
 
@@ -136,6 +153,7 @@ impl Store {
 
     /// Brings what all copies share back within its limits and hands out the actions.
     fn settle(&mut self, out: &mut Vec<Action>) {
+        self.flush();
         while let Some((segment, base)) = self.desk.cache_surplus() {
             self.with(segment, |copy, _| copy.uncache(base));
         }

@@ -2,18 +2,23 @@
 //!
 //! One small file is read for each copy; logs are only looked at when somebody asks for them. The names of what
 //! is found are synced first: a process that was killed may have left some that only the page cache knows. A directory
+//! Frames that only the journal has are brought home before anything else may happen. A directory
 //! without a `copy.meta` of its own is nobody's: it is reported and left alone. A `copy.meta` that cannot be
 //! read is damage of that copy.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use types::{Epoch, Offset, SegmentId};
 
 use super::copy::Copy;
 use super::desk::Owner;
+use super::journal::{Journal, State};
+use super::replay::Replay;
 use super::{Action, Notice, Store};
 use crate::disk::{self, Entry, ErrorKind, FileId, Name, Output, Path, Step};
 use crate::format::batch::Nonce;
+use crate::format::journal::{FILE_HEADER_BYTES, SECOND_HEADER_AT};
 use crate::format::meta::{META_BYTES, Meta};
 use crate::planted::Bug;
 use crate::segment::layout;
@@ -32,7 +37,18 @@ pub(super) enum Lookup {
     Recycled,
     /// A `copy.meta` is being read.
     Meta(SegmentId, FileId),
+    /// A journal file is being opened.
+    JournalOpen(usize),
+    /// A journal file is being read.
+    JournalRead(usize),
+    /// A copy is being latched because the journal lost frames nobody can name.
+    Latch,
+    /// The journal is being emptied.
+    Emptied,
 }
+
+/// How much of a journal file is read; none of ours is longer.
+const JOURNAL_FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// How far the start has come.
 #[derive(Debug, Default)]
@@ -41,6 +57,17 @@ pub(super) struct Start {
     waiting: VecDeque<SegmentId>,
     reading: usize,
     foreign: Vec<String>,
+    has_journal: bool,
+    journal_files: [Option<FileId>; 2],
+    journal_bytes: [Bytes; 2],
+    /// The journal has been read; copies are getting what it holds.
+    bringing_home: bool,
+    /// Copies whose frames are being brought home from the journal.
+    recovering: BTreeSet<SegmentId>,
+    /// The highest sequence the journal has used.
+    sequence: u64,
+    /// Some frames could not be brought home: the journal is left as it is.
+    keep_journal: bool,
 }
 
 impl Store {
@@ -61,6 +88,27 @@ impl Store {
                 self.start.reading -= 1;
                 self.desk.run(Owner::Nobody, vec![Step::Close(file)]);
                 self.found(segment, result);
+            }
+            (Lookup::JournalOpen(half), result) => self.journal_opened(half, result),
+            (Lookup::JournalRead(half), result) => {
+                self.start.reading -= 1;
+                match result {
+                    Ok(Output::Data(data)) => self.start.journal_bytes[half] = data,
+                    Ok(Output::Done | Output::Length(_) | Output::Entries(_)) => {}
+                    Err(error) => return self.desk.actions.push(Action::StartFailed(error)),
+                }
+                if self.start.reading == 0 {
+                    self.replay();
+                }
+                return;
+            }
+            (Lookup::Latch, _) => {
+                self.start.reading -= 1;
+                return self.brought_home();
+            }
+            (Lookup::Emptied, result) => {
+                self.start.keep_journal |= result.is_err();
+                return self.end_start();
             }
         }
         self.look_further();
@@ -92,6 +140,7 @@ impl Store {
                     let list = vec![Step::List(Some(recycle.clone()))];
                     self.desk.run(Owner::Start(Lookup::Recycled), list);
                 }
+                None if entry.name == Journal::dir().as_str() => self.start.has_journal = true,
                 None => self.foreign(entry.name),
             }
         }
@@ -111,11 +160,118 @@ impl Store {
             }
             self.desk.run(Owner::Start(Lookup::Meta(segment, file)), steps);
         }
-        if self.start.reading == 0 && !self.start.done {
-            self.start.done = true;
-            let foreign = std::mem::take(&mut self.start.foreign);
-            self.desk.actions.push(Action::Started { copies: self.copies.len(), foreign });
+        if self.start.reading == 0 && self.start.waiting.is_empty() && !self.start.done {
+            if std::mem::take(&mut self.start.has_journal) {
+                return self.open_journal();
+            }
+            self.end_start();
         }
+    }
+
+    fn end_start(&mut self) {
+        self.start.done = true;
+        let files = self.start.journal_files;
+        if self.start.keep_journal {
+            self.desk.journal.state = State::Unusable;
+        } else if let ([Some(a), Some(b)], State::Absent) = (files, self.desk.journal.state) {
+            self.desk.journal.ready([a, b], self.start.sequence);
+        }
+        let foreign = std::mem::take(&mut self.start.foreign);
+        self.desk.actions.push(Action::Started { copies: self.copies.len(), foreign });
+    }
+
+    fn open_journal(&mut self) {
+        for half in 0..2 {
+            self.start.reading += 1;
+            let file = self.desk.new_file();
+            self.start.journal_files[half] = Some(file);
+            let open = vec![Step::SyncDir(Some(Journal::dir())), Step::Open { file, path: Journal::path(half) }];
+            self.desk.run(Owner::Start(Lookup::JournalOpen(half)), open);
+        }
+    }
+
+    fn journal_opened(&mut self, half: usize, result: Result<Output, disk::Error>) {
+        let len = match result {
+            Ok(Output::Length(len)) => len.min(JOURNAL_FILE_BYTES_MAX),
+            Ok(Output::Done | Output::Data(_) | Output::Entries(_)) => 0,
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                // It was never made, so it was never used.
+                self.start.journal_files[half] = None;
+                0
+            }
+            // It may hold what nothing else does: better not to start than to start without it.
+            Err(error) => return self.desk.actions.push(Action::StartFailed(error)),
+        };
+        let Some(file) = self.start.journal_files[half].filter(|_| len > 0) else {
+            self.start.reading -= 1;
+            if self.start.reading == 0 {
+                self.replay();
+            }
+            return;
+        };
+        let len = usize::try_from(len).expect("bounded above");
+        self.desk.run(Owner::Start(Lookup::JournalRead(half)), vec![Step::Read { file, at: 0, len }]);
+    }
+
+    /// Gives each copy what the journal holds for it, and has it brought home.
+    fn replay(&mut self) {
+        let files = std::mem::take(&mut self.start.journal_bytes);
+        let replay = Replay::read(files, self.desk.config.has_bug(Bug::TruncateRot));
+        self.start.sequence = replay.sequence;
+        self.start.bringing_home = true;
+        if replay.unknown_loss {
+            for copy in self.copies.values_mut() {
+                self.start.reading += usize::from(copy.suspect(&mut self.desk));
+            }
+        }
+        for (segment, owed) in replay.owed {
+            if self.desk.config.has_bug(Bug::SkipReplay) {
+                break;
+            }
+            let Some(copy) = self.copies.get_mut(&segment) else { continue };
+            if copy.bring_home(&mut self.desk, owed) {
+                self.start.recovering.insert(segment);
+            }
+        }
+        self.brought_home();
+    }
+
+    /// A copy may have got its frames: with the last of them the journal is emptied.
+    pub(super) fn brought_home(&mut self) {
+        let copies = &self.copies;
+        let done: Vec<SegmentId> = self
+            .start
+            .recovering
+            .iter()
+            .copied()
+            .filter(|segment| copies.get(segment).is_none_or(Copy::is_idle))
+            .collect();
+        for segment in done {
+            self.start.recovering.remove(&segment);
+            self.start.keep_journal |= copies.get(&segment).is_some_and(|copy| !copy.is_open());
+        }
+        let waits = self.start.reading > 0 || !self.start.recovering.is_empty();
+        if waits || !std::mem::take(&mut self.start.bringing_home) {
+            return;
+        }
+        if self.start.keep_journal {
+            return self.end_start();
+        }
+        let mut steps = Vec::new();
+        for file in self.start.journal_files.iter().flatten().copied() {
+            for at in [0, SECOND_HEADER_AT] {
+                steps.push(Step::Write { file, at, data: vec![Bytes::from_static(&[0; FILE_HEADER_BYTES])] });
+            }
+            steps.push(Step::Sync(file));
+        }
+        if self.start.journal_files.contains(&None) {
+            // One of the two was never made, so neither was used; both are made anew when they are wanted.
+            self.start.journal_files = [None; 2];
+            self.desk.run(Owner::Nobody, vec![Step::Remove(Journal::path(0))]);
+            self.desk.run(Owner::Nobody, vec![Step::Remove(Journal::path(1))]);
+            steps = vec![Step::SyncDir(Some(Journal::dir()))];
+        }
+        self.desk.run(Owner::Start(Lookup::Emptied), steps);
     }
 
     fn found(&mut self, segment: SegmentId, result: Result<Output, disk::Error>) {

@@ -239,7 +239,7 @@ impl RaftLog {
         // Usually only the last file has bytes that nothing testifies to; two when the last flush ended at the
         // very end of a file.
         let known = recovery.verdict.durable;
-        for (sequence, (file, data)) in recovery.data.range(known.file..end.file) {
+        for (sequence, (file, data)) in recovery.data.range(known.file.min(end.file)..end.file) {
             let from = if *sequence == known.file { known.at } else { 0 };
             rewrite(*file, data, from, data.len() as u64, steps);
             steps.push(Step::Sync(*file));

@@ -127,7 +127,8 @@ fn is_unused_rest(items: &[Item], at: usize) -> bool {
     let next = items[at + 1..].iter().find(|item| item.header().is_some());
     let goes_on = next.is_some_and(|next| {
         let later_file = next.spot().file > items[at].spot().file;
-        later_file && next.header().map(|header| header.serial) == before.map(|serial| serial + 1)
+        later_file
+            && next.header().map(|header| header.serial) == before.map(|serial| serial.saturating_add(1))
     });
     is_gap && goes_on
 }
@@ -163,8 +164,8 @@ impl Losses {
     fn lost_before(&mut self, serial: u64, gap: Option<Spot>, spot: Spot) {
         let at = gap.unwrap_or(spot);
         let records = match self.last_serial {
-            Some(last) if serial == last + 1 => return,
-            Some(last) => Some(serial - last - 1),
+            Some(last) if serial == last.saturating_add(1) => return,
+            Some(last) => Some(serial.saturating_sub(last).saturating_sub(1)),
             // The oldest file may begin with any serial, but not with a gap.
             None if gap.is_none() => return,
             None => None,
@@ -193,7 +194,7 @@ impl Verdict {
     fn touch(&mut self, header: &Header, file: u64) -> u64 {
         let known = self.groups.contains_key(&header.group);
         let group = self.group(header);
-        let missing = header.group_serial.saturating_sub(group.group_serial + 1);
+        let missing = header.group_serial.saturating_sub(group.group_serial.saturating_add(1));
         group.group_serial = header.group_serial;
         group.serial = header.serial;
         group.file = file;

@@ -63,7 +63,7 @@ impl Scan {
             let follows = |header: &Header| match self.last_serial {
                 None => true,
                 Some(last) if at == 0 => header.serial > last,
-                Some(last) => header.serial == last + 1,
+                Some(last) => header.serial == last.saturating_add(1),
             };
             let found = header_at(stamp, at, bytes)?.filter(follows);
             at = match found {

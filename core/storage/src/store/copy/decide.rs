@@ -2,7 +2,7 @@
 
 use types::{Epoch, Offset, WallTime};
 
-use super::append::Mark;
+use super::log::Mark;
 use super::{Copy, Task, reason_of};
 use crate::disk::{self, Output, Step};
 use crate::segment::scan::{Scan, Stop};
@@ -173,9 +173,10 @@ impl Copy {
     /// what `copy.meta` says of that is the evidence that it is damage.
     fn note_end(&mut self, desk: &Desk) {
         if self.meta.sealed_at.is_none() && self.log.is_some() && !self.is_evidence(desk) {
-            let extent = self.extent();
-            self.meta.durable_position = extent.bytes;
-            self.meta.durable_end = extent.end;
+            if let Some(log) = &self.log {
+                self.meta.durable_position = log.written.position;
+                self.meta.durable_end = log.written.end;
+            }
         }
     }
 

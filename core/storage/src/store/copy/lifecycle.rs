@@ -6,7 +6,7 @@
 
 use types::{Epoch, Offset, SegmentId, WallTime};
 
-use super::append::{Log, Mark};
+use super::log::{Log, Mark};
 use super::{Copy, Task};
 use crate::disk::{self, ErrorKind, FileId, Name, Output, Path, Step};
 use crate::format::meta::Meta;
@@ -206,6 +206,7 @@ impl Copy {
         if let Some(mut log) = self.log.take() {
             log.close(desk);
         }
+        desk.journal.forget(segment);
         desk.run(Owner::Nobody, vec![Step::Remove(layout::index(segment, self.meta.base))]);
         let room = desk.recycled.len() < desk.config.recycled_files_max;
         if !sound || !room || allocated < desk.config.recycled_bytes_min {

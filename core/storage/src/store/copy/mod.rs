@@ -19,6 +19,7 @@
 mod append;
 mod decide;
 mod lifecycle;
+mod log;
 mod open;
 mod read;
 
@@ -26,14 +27,17 @@ use std::collections::VecDeque;
 
 use types::{Offset, WallTime};
 
-pub(super) use self::append::Log;
+pub(super) use self::log::Mark;
 use self::decide::{Fence, Latch, Seal};
 use self::lifecycle::{Create, Delete};
+use self::log::Log;
 use self::open::Opening;
 pub(super) use self::read::ReadOp;
 use super::desk::{Desk, Owner};
+use super::replay::Patch;
 use super::{Damage, DamageClass, Error, Extent, FailReason, Notice, Reply, Request, RequestId, State};
 use crate::disk::{self, ErrorKind, Output, Step};
+use crate::format::batch::Nonce;
 use crate::format::meta::Meta;
 use crate::planted::Bug;
 use crate::segment::layout;
@@ -52,6 +56,8 @@ pub(super) struct Copy {
     task: Option<Box<Task>>,
     queue: VecDeque<(RequestId, Request)>,
     reads: u32,
+    /// What the journal holds for it, found at the start.
+    patches: Vec<Patch>,
     /// No `copy.meta.tmp` is in the way.
     aside_clean: bool,
     gone: bool,
@@ -86,6 +92,7 @@ impl Copy {
             task: None,
             queue: VecDeque::new(),
             reads: 0,
+            patches: Vec::new(),
             aside_clean: false,
             gone: false,
         }
@@ -104,6 +111,28 @@ impl Copy {
     /// Requests that waited for a copy that is gone.
     pub(super) fn into_queue(self) -> VecDeque<(RequestId, Request)> {
         self.queue
+    }
+
+    /// Nothing has the copy for itself.
+    pub(super) fn is_idle(&self) -> bool {
+        self.task.is_none()
+    }
+
+    /// Its log is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Which life of the copy this is.
+    pub(super) fn nonce(&self) -> Nonce {
+        self.meta.nonce
+    }
+
+    /// Takes note how far a journal file speaks of this copy.
+    pub(super) fn is_journaled(&mut self, half: usize, mark: Mark) {
+        if let Some(log) = &mut self.log {
+            log.journaled[half] = mark.position;
+        }
     }
 
     /// Takes a request.
@@ -131,22 +160,11 @@ impl Copy {
     }
 
     fn begin(&mut self, desk: &mut Desk, id: RequestId, request: Request) -> Begun {
-        let (alone, reads) = match request {
-            Request::Append { .. } | Request::Inspect { .. } => (false, false),
-            Request::Read { .. } | Request::SeekTime { .. } | Request::Verify { .. } => (false, true),
-            Request::Create { .. }
-            | Request::Fence { .. }
-            | Request::Seal { .. }
-            | Request::Latch { .. }
-            | Request::Delete { .. } => (true, false),
-        };
-        let writing = self.log.as_ref().is_some_and(|log| log.is_writing());
-        let opening = self.log.as_ref().is_some_and(|log| log.is_opening());
-        if alone && (self.reads > 0 || writing) || reads && opening {
+        if self.must_wait(desk, &request) {
             return Begun::Blocked(id, request);
         }
         if self.needs_log(&request) {
-            self.start_opening(desk, id);
+            self.start_opening(desk, Some(id));
             return Begun::Blocked(id, request);
         }
         if self.meta.deleting && !matches!(request, Request::Delete { .. }) {
@@ -166,6 +184,26 @@ impl Copy {
             Request::Inspect { .. } => desk.reply(id, Reply::Inspected(self.extent())),
         }
         Begun::Yes
+    }
+
+    /// Whether the request must wait for what is under way.
+    fn must_wait(&self, desk: &mut Desk, request: &Request) -> bool {
+        let Some(log) = &self.log else { return self.reads > 0 };
+        let settled = log.is_settled();
+        let (alone, whole_file) = match request {
+            Request::Append { .. } | Request::Inspect { .. } => return false,
+            Request::Read { .. } => return log.opening,
+            Request::SeekTime { .. } | Request::Verify { .. } => (false, true),
+            // What is removed need not be whole.
+            Request::Delete { .. } => (true, false),
+            Request::Create { .. } | Request::Fence { .. } | Request::Seal { .. } | Request::Latch { .. } => (true, true),
+        };
+        let unanswered = alone && log.is_answering();
+        if unanswered || (whole_file && !settled) {
+            desk.wants_flush(self.meta.segment);
+            return true;
+        }
+        log.opening || (alone && (self.reads > 0 || log.flushes > 0))
     }
 
     /// Whether the request can only be answered with the log open.
@@ -270,21 +308,21 @@ impl Copy {
     /// Records the durable end, if the copy has been idle since `before`.
     pub(super) fn record_end(&mut self, desk: &mut Desk) {
         let Some(log) = &self.log else { return };
-        if self.meta.sealed_at.is_some() || self.is_evidence(desk) || self.task.is_some() || log.is_writing() {
+        if self.meta.sealed_at.is_some() || self.is_evidence(desk) || self.task.is_some() || !log.is_settled() {
             return;
         }
-        if self.meta.durable_position == log.synced.position {
+        if self.meta.durable_position == log.written.position {
             return;
         }
-        self.meta.durable_position = log.synced.position;
-        self.meta.durable_end = log.synced.end;
+        self.meta.durable_position = log.written.position;
+        self.meta.durable_end = log.written.end;
         self.replace_meta(desk, Owner::Nobody);
     }
 
     /// Closes the log's file, if nothing is under way. A sealed copy forgets its index too.
     pub(super) fn close(&mut self, desk: &mut Desk) {
         let busy = self.task.is_some() || self.reads > 0;
-        if busy || self.log.as_ref().is_none_or(|log| log.is_writing()) {
+        if busy || self.log.as_ref().is_none_or(|log| log.flushes > 0) {
             return;
         }
         self.record_end(desk);

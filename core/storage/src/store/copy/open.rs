@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use types::WallTime;
 
-use super::append::{Log, Mark};
+use super::log::{Log, Mark};
 use super::{Copy, Task, reason_of};
 use crate::disk::{self, ErrorKind, FileId, Output, Step};
 use crate::format::index as index_file;
@@ -12,7 +12,9 @@ use crate::segment::index::Sparse;
 use crate::segment::layout;
 use crate::segment::scan::{Scan, Stop};
 use crate::store::desk::{Desk, Owner};
-use crate::store::{Damage, DamageClass, Error, Notice, Reply, RequestId};
+use crate::store::replay::Owed;
+use crate::store::start::Lookup;
+use crate::store::{Damage, DamageClass, Error, FailReason, Notice, Reply, RequestId};
 
 /// A copy being opened for the request at the head of its queue.
 #[derive(Debug)]
@@ -24,7 +26,8 @@ pub(super) struct Opening {
 /// Who wants the copy open, and under which number its log is.
 #[derive(Clone, Copy, Debug)]
 struct Ticket {
-    request: RequestId,
+    /// `None` when the start brings the journal's frames home.
+    request: Option<RequestId>,
     file: FileId,
 }
 
@@ -46,11 +49,40 @@ enum Stage {
 }
 
 impl Copy {
-    pub(super) fn start_opening(&mut self, desk: &mut Desk, request: RequestId) {
+    pub(in crate::store) fn start_opening(&mut self, desk: &mut Desk, request: Option<RequestId>) {
         let file = desk.new_file();
         let path = layout::log(self.meta.segment, self.meta.base);
         let stage = if self.log.is_some() { Stage::Reopen } else { Stage::Log };
         self.opening(desk, Ticket { request, file }, stage, vec![Step::Open { file, path }]);
+    }
+
+    /// Takes what the journal holds for this copy and begins to put it in its place; false when there is nothing
+    /// to do.
+    pub(in crate::store) fn bring_home(&mut self, desk: &mut Desk, owed: Owed) -> bool {
+        let nonce = self.meta.nonce;
+        self.patches = owed.patches.into_iter().filter(|patch| patch.nonce == nonce).collect();
+        let must_reach = owed.must_reach.get(&nonce).copied();
+        let takes_appends = self.meta.sealed_at.is_none() && !self.meta.deleting && !self.unreadable;
+        if !takes_appends || (self.patches.is_empty() && must_reach.is_none()) {
+            self.patches = Vec::new();
+            return false;
+        }
+        self.meta.durable_position = self.meta.durable_position.max(must_reach.unwrap_or(0));
+        self.start_opening(desk, None);
+        true
+    }
+
+    /// Takes the copy out of service because nobody can say whether it lost frames; false when it cannot have.
+    pub(in crate::store) fn suspect(&mut self, desk: &mut Desk) -> bool {
+        let safe = self.meta.sealed_at.is_some() || self.meta.latched.is_some() || self.meta.deleting || self.unreadable;
+        if safe {
+            return false;
+        }
+        let (segment, reason) = (self.meta.segment, FailReason::Other);
+        self.meta.latched = Some(reason);
+        desk.notice(Notice::Latched { segment, reason, detail: "the journal is damaged".to_owned() });
+        self.replace_meta(desk, Owner::Start(Lookup::Latch));
+        true
     }
 
     fn opening(&mut self, desk: &mut Desk, ticket: Ticket, stage: Stage, steps: Vec<Step>) {
@@ -68,6 +100,8 @@ impl Copy {
                 if let Some(log) = &mut self.log {
                     log.set_file(desk, self.meta.segment, ticket.file);
                 }
+                // What waited while the file was being opened.
+                desk.wants_flush(self.meta.segment);
             }
             (Stage::Recover(mut recovery), Ok(output)) => {
                 if let Output::Data(data) = output {
@@ -101,9 +135,10 @@ impl Copy {
         desk.run(Owner::Nobody, vec![Step::Close(ticket.file)]);
         let (segment, reason) = (self.meta.segment, reason_of(&error));
         desk.notice(Notice::OpenFailed { segment, reason, detail: error.to_string() });
-        if let Some(at) = self.queue.iter().position(|(id, _)| *id == ticket.request) {
+        let Some(request) = ticket.request else { return };
+        if let Some(at) = self.queue.iter().position(|(id, _)| *id == request) {
             self.queue.remove(at);
-            desk.reply(ticket.request, Reply::Failed(Error::Storage(error)));
+            desk.reply(request, Reply::Failed(Error::Storage(error)));
         }
     }
 
@@ -126,7 +161,7 @@ impl Copy {
     fn log_opened(&mut self, desk: &mut Desk, ticket: Ticket, file_len: u64) {
         let file = ticket.file;
         if self.meta.sealed_at.is_none() {
-            let recovery = Recovery::new(&desk.config, self.meta, file, file_len);
+            let recovery = Recovery::new(&desk.config, self.meta, file, file_len, self.patches.clone());
             return self.recover(desk, ticket, Box::new(recovery));
         }
         if file_len > self.meta.durable_position && self.meta.latched.is_none() {
@@ -152,6 +187,8 @@ impl Copy {
         let segment = self.meta.segment;
         let file_len = recovery.file_len();
         let verdict = recovery.into_verdict();
+        // Only now are they not needed any more: an attempt that fails is made again.
+        self.patches = Vec::new();
         let mark = Mark { end: verdict.end, position: verdict.position };
         let path = layout::log(segment, self.meta.base);
         let mut log = Log::new(path, mark, verdict.index, file_len, verdict.last_time);

@@ -34,8 +34,10 @@ impl Copy {
             return desk.reply(request, Reply::Failed(Error::OutOfRange { base: extent.base }));
         }
         if from >= extent.end {
-            // Damage is never the end of data.
-            let error = self.damage.map_or(Error::EndOfData { end: extent.end }, Error::Damaged);
+            // Damage is never the end of data, and nobody knows where the data of a copy ends that left service
+            // while it took appends.
+            let unsure = self.meta.latched.filter(|_| self.meta.sealed_at.is_none()).map(Error::Latched);
+            let error = self.damage.map(Error::Damaged).or(unsure).unwrap_or(Error::EndOfData { end: extent.end });
             return desk.reply(request, Reply::Failed(error));
         }
         let cached = self.log.as_ref().and_then(|log| log.cached(from, bytes_max));
@@ -46,7 +48,7 @@ impl Copy {
     }
 
     fn collect(&mut self, desk: &mut Desk, request: RequestId, start: Entry, from: Offset, bytes_max: usize) {
-        let collect = Collect::new(self.meta.identity(), start, from, bytes_max, self.extent().bytes);
+        let collect = Collect::new(self.meta.identity(), start, from, bytes_max, self.file_end());
         let what = What::Batches { collect, from, bytes_max };
         self.go_on(desk, Box::new(ReadOp { request, start: start.position, what }));
     }
@@ -57,13 +59,13 @@ impl Copy {
     }
 
     fn seek(&mut self, desk: &mut Desk, request: RequestId, start: Entry, at: WallTime) {
-        let scan = Scan::new(self.meta.identity(), start.position, start.offset, self.extent().bytes);
+        let scan = Scan::new(self.meta.identity(), start.position, start.offset, self.file_end());
         let what = What::Time { scan, at, found: None, misled: start.position > 0 && !desk.config.has_bug(Bug::TrustTimeIndex) };
         self.go_on(desk, Box::new(ReadOp { request, start: start.position, what }));
     }
 
     pub(super) fn start_verify(&mut self, desk: &mut Desk, request: RequestId) {
-        let scan = Scan::new(self.meta.identity(), 0, self.meta.base, self.extent().bytes);
+        let scan = Scan::new(self.meta.identity(), 0, self.meta.base, self.file_end());
         let report = Report { records: 0, bytes: 0, damage: None };
         let what = What::Verify { scan, end: self.extent().end, report };
         self.go_on(desk, Box::new(ReadOp { request, start: 0, what }));
@@ -164,6 +166,12 @@ impl Copy {
                 desk.reply(op.request, Reply::Verified(report));
             }
         }
+    }
+
+    /// How far the log's file can be read.
+    fn file_end(&self) -> u64 {
+        let written = self.log.as_ref().filter(|_| self.meta.sealed_at.is_none()).map(|log| log.written.position);
+        written.unwrap_or(self.meta.durable_position)
     }
 
     fn read_damaged(&mut self, desk: &mut Desk, request: RequestId, damage: Damage) {
