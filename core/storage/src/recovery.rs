@@ -17,8 +17,9 @@
 //!   synced before the end is told to anybody.
 //! - A dropped tail is zeroed and synced before the copy may be appended to: otherwise a later recovery could
 //!   take leftovers of it for frames that follow the new ones.
-//! - A copy that is latched already is only read.
 //! - Where the log stops and the journal has the frames that follow, they are put in their place first.
+//! - A copy that is damaged or latched is only read, but for frames that nothing except the journal has: they
+//!   are put where they belong, so that they can be salvaged with the rest.
 //!
 //! Memory is one window, whatever the size of the file and its frames.
 
@@ -86,6 +87,8 @@ enum Stage {
     /// A run of frames from the journal is being put in its place.
     Patch(Patch),
     Tail(Box<TailSearch>),
+    /// What the journal has for a copy that is out of service is being put where it belongs.
+    Salvage,
     /// Writing `[at, position)` again.
     Rewrite {
         at: u64,
@@ -111,7 +114,6 @@ impl Recovery {
         let scan = Scan::new(meta.identity(), 0, meta.base, file_len);
         let (truncate_rot, keep_tail) = (config.has_bug(Bug::TruncateRot), config.has_bug(Bug::KeepTornTail));
         let testimony = meta.durable_position;
-        let patches = if meta.latched.is_some() { Vec::new() } else { patches };
         let mut recovery = Self {
             meta,
             file,
@@ -145,6 +147,13 @@ impl Recovery {
                 Next::Run(vec![write])
             }
             Stage::Tail(search) => wanted(search.wants()),
+            Stage::Salvage => {
+                self.stage = Stage::Done;
+                let write = |patch: Patch| Step::Write { file, at: patch.position, data: vec![patch.bytes] };
+                let mut steps: Vec<Step> = std::mem::take(&mut self.patches).into_iter().map(write).collect();
+                steps.push(Step::Sync(file));
+                Next::Run(steps)
+            }
             Stage::Rewrite { at, read: None, .. } if *at < self.verdict.position => {
                 let left = usize::try_from(self.verdict.position - *at).unwrap_or(usize::MAX);
                 Next::Read(*at, left.min(SCAN_WINDOW_BYTES))
@@ -200,7 +209,7 @@ impl Recovery {
                 }
                 *read = Some(data).filter(|data| !data.is_empty());
             }
-            Stage::Patch(_) | Stage::Sync | Stage::Done => {}
+            Stage::Patch(_) | Stage::Salvage | Stage::Sync | Stage::Done => {}
         }
     }
 
@@ -224,8 +233,10 @@ impl Recovery {
         };
         self.verdict.position = position;
         self.verdict.end = end;
-        let covers = |patch: &Patch| (patch.position..patch.position + patch.bytes.len() as u64).contains(&position);
-        if let Some(at) = self.patches.iter().position(covers) {
+        let covers =
+            |patch: &Patch| (patch.position..patch.position + patch.bytes.len() as u64).contains(&position);
+        let at = self.patches.iter().position(covers).filter(|_| self.meta.latched.is_none());
+        if let Some(at) = at {
             self.stage = Stage::Patch(self.patches.remove(at));
             return;
         }
@@ -246,17 +257,26 @@ impl Recovery {
         let rotten = position < synced && !self.truncate_rot;
         if rotten || class == DamageClass::Unsupported {
             self.verdict.damage = Some(Damage { position, offset: self.verdict.end, class });
+            self.stage = self.salvage();
             return;
         }
         self.verdict.torn_bytes = search.reach - position;
-        if self.meta.latched.is_some() || (position <= synced && search.clean && search.reach == position && !self.patched)
-        {
+        if self.meta.latched.is_some() {
+            self.stage = self.salvage();
+            return;
+        }
+        if position <= synced && search.clean && search.reach == position && !self.patched {
             return;
         }
         // A header cut by the crash decodes nowhere, but is not left to confuse a person either.
-        let header_end = if search.clean { position } else { self.file_len.min(position + HEADER_BYTES as u64) };
+        let header_end =
+            if search.clean { position } else { self.file_len.min(position + HEADER_BYTES as u64) };
         let erase_to = if self.keep_tail { position } else { search.reach.max(header_end) };
         self.stage = Stage::Rewrite { at: synced.min(position), read: None, erase: (position, erase_to) };
+    }
+
+    fn salvage(&self) -> Stage {
+        if self.patches.is_empty() { Stage::Done } else { Stage::Salvage }
     }
 }
 

@@ -9,7 +9,7 @@ use storage::format::journal::{HEADER_BYTES, Header, RECORDS_AT, Stamp};
 use storage::segment::layout;
 use types::{Offset, SegmentId, WallTime};
 
-use super::model::{Exists, Rot};
+use super::model::{Exists, Frame, Rot};
 use super::world::World;
 use crate::disk::{Chance, Class, Injection, Side};
 
@@ -77,18 +77,33 @@ impl World {
                 }
             }
             _ if dir_exists => {
-                let (mut offset, mut position) = (self.model[&segment].base.0, 0);
-                let entries: Vec<Entry> = (0..rng.random_range(1..6))
-                    .map(|_| {
-                        offset += rng.random_range(1..5);
-                        position += rng.random_range(1..3000);
-                        Entry { offset: Offset(offset), time: WallTime(rng.random_range(1000..1100)), position }
-                    })
-                    .collect();
+                let entries = self.forged_entries(rng, segment);
                 self.disk.plant_file(&path, index::encode(Seed::of(segment), &entries).to_vec());
             }
             _ => {}
         }
+    }
+
+    /// An index that decodes and lies: true places with false times, or places where nothing is.
+    fn forged_entries(&self, rng: &mut SmallRng, segment: SegmentId) -> Vec<Entry> {
+        let copy = &self.model[&segment];
+        if rng.random_bool(0.5) {
+            let time = |rng: &mut SmallRng| WallTime(rng.random_range(1000..1020));
+            let place = |(position, frame): (u64, &Frame)| (frame.batch.header.base_offset, position);
+            return copy
+                .placed()
+                .map(place)
+                .map(|(offset, position)| Entry { offset, time: time(rng), position })
+                .collect();
+        }
+        let (mut offset, mut position) = (copy.base.0, 0);
+        (0..rng.random_range(1..6))
+            .map(|_| {
+                offset += rng.random_range(1..5);
+                position += rng.random_range(1..3000);
+                Entry { offset: Offset(offset), time: WallTime(rng.random_range(1000..1100)), position }
+            })
+            .collect()
     }
 
     /// Flips a bit of the journal that later records testify to, or of one of a file's two headers.

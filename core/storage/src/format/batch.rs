@@ -278,7 +278,8 @@ impl Batch {
     /// Whether the payload is the one the header vouches for.
     #[must_use]
     pub fn is_intact(&self, seed: Seed) -> bool {
-        self.payload.len() == self.header.payload_len as usize && seed.crc(&self.payload) == self.header.payload_crc
+        self.payload.len() == self.header.payload_len as usize
+            && seed.crc(&self.payload) == self.header.payload_crc
     }
 }
 
@@ -362,7 +363,10 @@ mod tests {
         let later = forged(&header, identity, 2, VERSION + 1);
         assert!(matches!(Header::decode(&later, identity), Err(Undecodable::Unsupported { version: 2, .. })));
         let flagged = forged(&header, identity, 3, 0x80);
-        assert!(matches!(Header::decode(&flagged, identity), Err(Undecodable::Unsupported { flags: 0x80, .. })));
+        assert!(matches!(
+            Header::decode(&flagged, identity),
+            Err(Undecodable::Unsupported { flags: 0x80, .. })
+        ));
     }
 
     #[test]

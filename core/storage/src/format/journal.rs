@@ -76,7 +76,8 @@ impl Stamp {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; FILE_HEADER_BYTES] = bytes.first_chunk()?;
-        let stamp = Self { sequence: number(bytes, 8), salt: number(bytes, 16), previous_end: number(bytes, 24) };
+        let stamp =
+            Self { sequence: number(bytes, 8), salt: number(bytes, 16), previous_end: number(bytes, 24) };
         (stamp.encode()[..] == bytes[..]).then_some(stamp)
     }
 

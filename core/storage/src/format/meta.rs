@@ -170,7 +170,11 @@ impl Meta {
         };
         debug_assert_eq!(reader.remaining(), META_BYTES - CRC_AT);
         // Anything this build did not write itself is refused, so one state has one encoding.
-        if meta.encode() == *bytes && meta.durable_end >= meta.base { Ok(meta) } else { Err(Undecodable::Damaged) }
+        if meta.encode() == *bytes && meta.durable_end >= meta.base {
+            Ok(meta)
+        } else {
+            Err(Undecodable::Damaged)
+        }
     }
 }
 

@@ -110,7 +110,8 @@ impl Scan {
     pub fn feed(&mut self, mut data: Bytes, visit: &mut impl FnMut(&Found) -> bool) {
         let file_ends = self.wants().is_some_and(|(_, len)| data.len() < len);
         while self.stop.is_none() {
-            let more = if self.payload.is_some() { self.payload(&mut data, visit) } else { self.header(&mut data) };
+            let more =
+                if self.payload.is_some() { self.payload(&mut data, visit) } else { self.header(&mut data) };
             if !more {
                 break;
             }

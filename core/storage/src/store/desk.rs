@@ -56,6 +56,10 @@ pub(super) struct Desk {
     pub(super) recycled: Vec<Name>,
     next_recycled: u64,
     pub(super) journal: Journal,
+    /// The store takes no requests yet.
+    pub(super) starting: bool,
+    /// Copies whose latch the start waits for.
+    pub(super) latching: usize,
     /// Copies with something to send.
     pub(super) dirty: BTreeSet<SegmentId>,
     /// Flights under way, with the jobs each still waits for.
@@ -84,6 +88,8 @@ impl Desk {
             recycled: Vec::new(),
             next_recycled: 0,
             journal,
+            starting: true,
+            latching: 0,
             dirty: BTreeSet::new(),
             flights: BTreeMap::new(),
             next_flight: 0,

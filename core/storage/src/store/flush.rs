@@ -65,7 +65,8 @@ impl Store {
         if self.desk.journal.state == State::Absent {
             self.make_journal();
         }
-        let bytes = small.iter().filter_map(|segment| self.copies.get(segment)).map(|copy| copy.unsent_bytes()).sum();
+        let bytes =
+            small.iter().filter_map(|segment| self.copies.get(segment)).map(|copy| copy.unsent_bytes()).sum();
         self.desk.journal.has_room(small.len(), bytes)
     }
 
@@ -128,9 +129,12 @@ impl Store {
         }
         for (segment, mark) in covered {
             let journaled = result.is_ok();
-            self.with(segment, |copy, desk| {
-                if journaled { copy.journaled(desk, mark) } else { copy.not_journaled(desk) }
-            });
+            self.with(
+                segment,
+                |copy, desk| {
+                    if journaled { copy.journaled(desk, mark) } else { copy.not_journaled(desk) }
+                },
+            );
         }
     }
 

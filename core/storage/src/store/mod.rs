@@ -75,7 +75,9 @@ impl Store {
                 self.journal_done(spot, covered, result);
             }
             Some(Owner::MakeJournal(files)) => self.journal_made(files, result),
-            Some(Owner::Read(segment, op)) => self.with(segment, |copy, desk| copy.read_done(desk, op, result)),
+            Some(Owner::Read(segment, op)) => {
+                self.with(segment, |copy, desk| copy.read_done(desk, op, result))
+            }
             Some(Owner::Task(segment)) => {
                 self.with(segment, |copy, desk| copy.task_done(desk, result));
                 if !self.start.done {
@@ -92,7 +94,8 @@ impl Store {
         self.desk.now = now;
         let idle = Duration::from_millis(limits::IDLE_RECORD_MS);
         let due = |(_, since): &(&SegmentId, &Instant)| now.since(**since) >= idle;
-        let due: Vec<SegmentId> = self.desk.unrecorded.iter().filter(due).map(|(segment, _)| *segment).collect();
+        let due: Vec<SegmentId> =
+            self.desk.unrecorded.iter().filter(due).map(|(segment, _)| *segment).collect();
         for segment in due {
             self.desk.unrecorded.remove(&segment);
             self.with(segment, |copy, desk| copy.record_end(desk));

@@ -16,7 +16,9 @@ use bytes::Bytes;
 use types::SegmentId;
 
 use crate::format::batch::Nonce;
-use crate::format::journal::{FILE_HEADER_BYTES, HEADER_BYTES, Header, MAGIC, RECORDS_AT, SECOND_HEADER_AT, Stamp};
+use crate::format::journal::{
+    FILE_HEADER_BYTES, HEADER_BYTES, Header, MAGIC, RECORDS_AT, SECOND_HEADER_AT, Stamp,
+};
 
 /// What the journal holds for one copy.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -71,8 +73,10 @@ impl Replay {
         for file in read.iter().rev() {
             let sequence = file.stamp.sequence;
             let spoken = file.found.iter().map(|(_, header, _)| header.durable_before);
-            let spoken = spoken.filter(|spot| spot.sequence == sequence).map(|spot| spot.at).max().unwrap_or(0);
-            let ended = later.filter(|later| later.sequence == sequence + 1).map_or(0, |later| later.previous_end);
+            let spoken =
+                spoken.filter(|spot| spot.sequence == sequence).map(|spot| spot.at).max().unwrap_or(0);
+            let ended =
+                later.filter(|later| later.sequence == sequence + 1).map_or(0, |later| later.previous_end);
             synced.push(spoken.max(ended));
             later = Some(file.stamp);
         }
@@ -94,7 +98,9 @@ impl Replay {
             }
             let owed = self.owed.entry(header.segment).or_default();
             match payload {
-                Some(bytes) => owed.patches.push(Patch { nonce: header.nonce, position: header.position, bytes }),
+                Some(bytes) => {
+                    owed.patches.push(Patch { nonce: header.nonce, position: header.position, bytes })
+                }
                 None if is_rot(at) => {
                     let end = header.position + u64::from(header.payload_len);
                     let furthest = owed.must_reach.entry(header.nonce).or_insert(end);
@@ -114,7 +120,8 @@ fn second_was_written(bytes: &Bytes) -> bool {
 }
 
 fn stamp_of(bytes: &Bytes) -> Option<Stamp> {
-    let second = usize::try_from(SECOND_HEADER_AT).ok().and_then(|at| bytes.get(at..)).and_then(Stamp::decode);
+    let second =
+        usize::try_from(SECOND_HEADER_AT).ok().and_then(|at| bytes.get(at..)).and_then(Stamp::decode);
     // While a new use begins the first header is ahead of the second.
     Stamp::decode(bytes).into_iter().chain(second).max_by_key(|stamp| stamp.sequence)
 }

@@ -102,8 +102,10 @@ impl Store {
                 }
                 return;
             }
-            (Lookup::Latch, _) => {
-                self.start.reading -= 1;
+            (Lookup::Latch, result) => {
+                self.desk.latching -= 1;
+                // What a copy could not record, the journal still shows at the next start.
+                self.start.keep_journal |= result.is_err();
                 return self.brought_home();
             }
             (Lookup::Emptied, result) => {
@@ -120,7 +122,8 @@ impl Store {
     /// would change under the other. Its blocks are not worth that risk.
     fn forget_recycled(&mut self, entries: Vec<Entry>) {
         let dir = Some(self.desk.recycle_dir());
-        let names = entries.into_iter().filter(|entry| !entry.is_dir).filter_map(|entry| Name::new(&entry.name));
+        let names =
+            entries.into_iter().filter(|entry| !entry.is_dir).filter_map(|entry| Name::new(&entry.name));
         for name in names.filter(|name| name.as_str().ends_with(".log")) {
             if self.desk.config.has_bug(Bug::ReuseFoundFiles) {
                 self.desk.recycled.push(name);
@@ -170,6 +173,7 @@ impl Store {
 
     fn end_start(&mut self) {
         self.start.done = true;
+        self.desk.starting = false;
         let files = self.start.journal_files;
         if self.start.keep_journal {
             self.desk.journal.state = State::Unusable;
@@ -185,7 +189,8 @@ impl Store {
             self.start.reading += 1;
             let file = self.desk.new_file();
             self.start.journal_files[half] = Some(file);
-            let open = vec![Step::SyncDir(Some(Journal::dir())), Step::Open { file, path: Journal::path(half) }];
+            let open =
+                vec![Step::SyncDir(Some(Journal::dir())), Step::Open { file, path: Journal::path(half) }];
             self.desk.run(Owner::Start(Lookup::JournalOpen(half)), open);
         }
     }
@@ -221,7 +226,7 @@ impl Store {
         self.start.bringing_home = true;
         if replay.unknown_loss {
             for copy in self.copies.values_mut() {
-                self.start.reading += usize::from(copy.suspect(&mut self.desk));
+                copy.suspect(&mut self.desk);
             }
         }
         for (segment, owed) in replay.owed {
@@ -229,6 +234,8 @@ impl Store {
                 break;
             }
             let Some(copy) = self.copies.get_mut(&segment) else { continue };
+            // Its frames cannot be brought home, and nothing else may have them.
+            self.start.keep_journal |= copy.is_unreadable();
             if copy.bring_home(&mut self.desk, owed) {
                 self.start.recovering.insert(segment);
             }
@@ -250,7 +257,7 @@ impl Store {
             self.start.recovering.remove(&segment);
             self.start.keep_journal |= copies.get(&segment).is_some_and(|copy| !copy.is_open());
         }
-        let waits = self.start.reading > 0 || !self.start.recovering.is_empty();
+        let waits = self.start.reading > 0 || self.desk.latching > 0 || !self.start.recovering.is_empty();
         if waits || !std::mem::take(&mut self.start.bringing_home) {
             return;
         }
@@ -259,10 +266,11 @@ impl Store {
         }
         let mut steps = Vec::new();
         for file in self.start.journal_files.iter().flatten().copied() {
-            for at in [0, SECOND_HEADER_AT] {
+            // The second goes first: where it is gone, a first header cut by a crash is no loss (see `replay`).
+            for at in [SECOND_HEADER_AT, 0] {
                 steps.push(Step::Write { file, at, data: vec![Bytes::from_static(&[0; FILE_HEADER_BYTES])] });
+                steps.push(Step::Sync(file));
             }
-            steps.push(Step::Sync(file));
         }
         if self.start.journal_files.contains(&None) {
             // One of the two was never made, so neither was used; both are made anew when they are wanted.

@@ -91,7 +91,11 @@ fn a_file_cut_at_every_length_ends_short_behind_the_last_whole_frame() {
             match stop {
                 Stop::Limit { position, .. } => assert!(position == len as u64 && limit == len),
                 Stop::Bad(damage) => {
-                    assert_eq!((damage.position, damage.class), (whole[frames] as u64, DamageClass::Short), "cut at {len}");
+                    assert_eq!(
+                        (damage.position, damage.class),
+                        (whole[frames] as u64, DamageClass::Short),
+                        "cut at {len}"
+                    );
                 }
             }
         }

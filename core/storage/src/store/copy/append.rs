@@ -106,7 +106,12 @@ impl Copy {
     }
 
     /// Takes the completion of a flush to the file.
-    pub(in crate::store) fn flush_done(&mut self, desk: &mut Desk, mark: Mark, result: Result<Output, disk::Error>) {
+    pub(in crate::store) fn flush_done(
+        &mut self,
+        desk: &mut Desk,
+        mark: Mark,
+        result: Result<Output, disk::Error>,
+    ) {
         let segment = self.meta.segment;
         let Some(log) = &mut self.log else { return };
         log.flushes -= 1;

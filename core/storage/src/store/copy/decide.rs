@@ -63,7 +63,11 @@ impl Copy {
     pub(super) fn start_seal(&mut self, desk: &mut Desk, request: RequestId, end: Offset, at: WallTime) {
         let extent = self.extent();
         if self.meta.sealed_at.is_some() {
-            let reply = if end == extent.end { Reply::Sealed(extent) } else { Reply::Failed(Error::Sealed { end: extent.end }) };
+            let reply = if end == extent.end {
+                Reply::Sealed(extent)
+            } else {
+                Reply::Failed(Error::Sealed { end: extent.end })
+            };
             return desk.reply(request, reply);
         }
         if let Some(reason) = self.meta.latched {
@@ -94,7 +98,8 @@ impl Copy {
             }
             (None, Some((at, len))) => {
                 let segment = self.meta.segment;
-                let file = self.log.as_mut().expect("a copy is opened before it is sealed").file(desk, segment);
+                let file =
+                    self.log.as_mut().expect("a copy is opened before it is sealed").file(desk, segment);
                 task.scan = Some(scan);
                 self.task = Some(Box::new(Task::Seal(task)));
                 desk.run(Owner::Task(segment), vec![Step::Read { file, at, len }]);
@@ -156,7 +161,10 @@ impl Copy {
             let path = log.path();
             log.close(desk);
             let open = Step::Open { file, path };
-            desk.run(Owner::Nobody, vec![open, Step::Truncate { file, len: mark.position }, Step::Sync(file)]);
+            desk.run(
+                Owner::Nobody,
+                vec![open, Step::Truncate { file, len: mark.position }, Step::Sync(file)],
+            );
             desk.run(Owner::Nobody, vec![Step::Close(file)]);
             return;
         }

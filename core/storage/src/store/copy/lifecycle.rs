@@ -182,12 +182,18 @@ impl Copy {
             }
             // Whatever kept the file from being put aside, it can still be removed.
             (Removing::Log(Some(_)), Err(_)) => self.unlink_log(desk, request),
-            (Removing::Log(None), Err(error)) if error.kind == ErrorKind::NotFound => self.remove_meta(desk, request),
+            (Removing::Log(None), Err(error)) if error.kind == ErrorKind::NotFound => {
+                self.remove_meta(desk, request)
+            }
             (Removing::Meta, Ok(_)) => self.remove_dir(desk, request),
-            (Removing::Meta, Err(error)) if error.kind == ErrorKind::NotFound => self.remove_dir(desk, request),
+            (Removing::Meta, Err(error)) if error.kind == ErrorKind::NotFound => {
+                self.remove_dir(desk, request)
+            }
             (Removing::Dir, Ok(_)) => self.deleted(desk, request),
             // Somebody else's files keep the directory, which nothing explains any more.
-            (Removing::Dir, Err(error)) if matches!(error.kind, ErrorKind::NotEmpty | ErrorKind::NotFound) => {
+            (Removing::Dir, Err(error))
+                if matches!(error.kind, ErrorKind::NotEmpty | ErrorKind::NotFound) =>
+            {
                 self.deleted(desk, request);
             }
             (Removing::Log(None) | Removing::Meta | Removing::Dir, Err(error)) => {

@@ -131,7 +131,12 @@ impl Log {
     }
 
     /// The open file; if there is none, a number under which `steps` opens it.
-    pub(super) fn file_or_open(&mut self, desk: &mut Desk, segment: SegmentId, steps: &mut Vec<Step>) -> FileId {
+    pub(super) fn file_or_open(
+        &mut self,
+        desk: &mut Desk,
+        segment: SegmentId,
+        steps: &mut Vec<Step>,
+    ) -> FileId {
         if self.has_file() {
             return self.file(desk, segment);
         }
@@ -196,13 +201,15 @@ impl Log {
     pub(super) fn cached(&self, from: Offset, bytes_max: usize) -> Option<Vec<Batch>> {
         let first = self.cache.partition_point(|batch| batch.header.end_offset() <= from);
         let first_held = self.held.partition_point(|held| held.mark.end <= from);
-        let mut in_memory = self.cache.range(first..).chain(self.held.range(first_held..).map(|held| &held.batch)).peekable();
+        let mut in_memory =
+            self.cache.range(first..).chain(self.held.range(first_held..).map(|held| &held.batch)).peekable();
         let held = in_memory.peek().is_some_and(|batch| batch.header.base_offset <= from);
         let mut bytes = 0;
         let mut batches: Vec<Batch> = Vec::new();
         for batch in in_memory.filter(|_| held) {
             bytes += batch.header.frame_len();
-            let follows = batches.last().is_none_or(|last| last.header.end_offset() == batch.header.base_offset);
+            let follows =
+                batches.last().is_none_or(|last| last.header.end_offset() == batch.header.base_offset);
             let fits = batches.is_empty() || bytes <= bytes_max as u64;
             if !fits || !follows || batch.header.end_offset() > self.synced.end {
                 break;

@@ -27,14 +27,15 @@ use std::collections::VecDeque;
 
 use types::{Offset, WallTime};
 
-pub(super) use self::log::Mark;
 use self::decide::{Fence, Latch, Seal};
 use self::lifecycle::{Create, Delete};
 use self::log::Log;
+pub(super) use self::log::Mark;
 use self::open::Opening;
 pub(super) use self::read::ReadOp;
 use super::desk::{Desk, Owner};
 use super::replay::Patch;
+use super::start::Lookup;
 use super::{Damage, DamageClass, Error, Extent, FailReason, Notice, Reply, Request, RequestId, State};
 use crate::disk::{self, ErrorKind, Output, Step};
 use crate::format::batch::Nonce;
@@ -118,6 +119,11 @@ impl Copy {
         self.task.is_none()
     }
 
+    /// Its `copy.meta` cannot be read.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.unreadable
+    }
+
     /// Its log is open.
     pub(super) fn is_open(&self) -> bool {
         self.log.is_some()
@@ -196,7 +202,9 @@ impl Copy {
             Request::SeekTime { .. } | Request::Verify { .. } => (false, true),
             // What is removed need not be whole.
             Request::Delete { .. } => (true, false),
-            Request::Create { .. } | Request::Fence { .. } | Request::Seal { .. } | Request::Latch { .. } => (true, true),
+            Request::Create { .. } | Request::Fence { .. } | Request::Seal { .. } | Request::Latch { .. } => {
+                (true, true)
+            }
         };
         let unanswered = alone && log.is_answering();
         if unanswered || (whole_file && !settled) {
@@ -242,7 +250,8 @@ impl Copy {
             Some(log) if self.meta.sealed_at.is_none() => (log.synced.end, log.synced.position),
             Some(_) | None => (self.meta.durable_end, self.meta.durable_position),
         };
-        let last_append = self.log.as_ref().map(|log| log.last_time).filter(|time| *time > WallTime::default());
+        let last_append =
+            self.log.as_ref().map(|log| log.last_time).filter(|time| *time > WallTime::default());
         Extent { base: self.meta.base, end, bytes, epoch: self.meta.epoch, last_append, state: self.state() }
     }
 
@@ -289,13 +298,18 @@ impl Copy {
         if self.meta.latched.is_some() {
             return;
         }
-        self.meta.latched = Some(FailReason::Other);
-        desk.notice(Notice::Latched {
-            segment: self.meta.segment,
-            reason: FailReason::Other,
-            detail: format!("damaged_tail: {:?} at position {} (offset {})", damage.class, damage.position, damage.offset),
-        });
-        self.replace_meta(desk, Owner::Nobody);
+        let Damage { class, position, offset } = damage;
+        self.latch(desk, format!("damaged_tail: {class:?} at position {position} (offset {offset})"));
+    }
+
+    /// Takes the copy out of service. A start waits until that is durable: what it does next removes the evidence.
+    fn latch(&mut self, desk: &mut Desk, detail: String) {
+        let (segment, reason) = (self.meta.segment, FailReason::Other);
+        self.meta.latched = Some(reason);
+        desk.notice(Notice::Latched { segment, reason, detail });
+        let owner = if desk.starting { Owner::Start(Lookup::Latch) } else { Owner::Nobody };
+        desk.latching += usize::from(desk.starting);
+        self.replace_meta(desk, owner);
     }
 
     /// Whether what `copy.meta` says of the durable end is not to be overwritten: it is the evidence of damage,
@@ -308,7 +322,8 @@ impl Copy {
     /// Records the durable end, if the copy has been idle since `before`.
     pub(super) fn record_end(&mut self, desk: &mut Desk) {
         let Some(log) = &self.log else { return };
-        if self.meta.sealed_at.is_some() || self.is_evidence(desk) || self.task.is_some() || !log.is_settled() {
+        if self.meta.sealed_at.is_some() || self.is_evidence(desk) || self.task.is_some() || !log.is_settled()
+        {
             return;
         }
         if self.meta.durable_position == log.written.position {

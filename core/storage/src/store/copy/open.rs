@@ -13,8 +13,7 @@ use crate::segment::layout;
 use crate::segment::scan::{Scan, Stop};
 use crate::store::desk::{Desk, Owner};
 use crate::store::replay::Owed;
-use crate::store::start::Lookup;
-use crate::store::{Damage, DamageClass, Error, FailReason, Notice, Reply, RequestId};
+use crate::store::{Damage, DamageClass, Error, Notice, Reply, RequestId};
 
 /// A copy being opened for the request at the head of its queue.
 #[derive(Debug)]
@@ -72,17 +71,12 @@ impl Copy {
         true
     }
 
-    /// Takes the copy out of service because nobody can say whether it lost frames; false when it cannot have.
-    pub(in crate::store) fn suspect(&mut self, desk: &mut Desk) -> bool {
-        let safe = self.meta.sealed_at.is_some() || self.meta.latched.is_some() || self.meta.deleting || self.unreadable;
-        if safe {
-            return false;
+    /// Takes the copy out of service because nobody can say whether it lost frames, unless it cannot have.
+    pub(in crate::store) fn suspect(&mut self, desk: &mut Desk) {
+        let safe = self.meta.sealed_at.is_some() || self.meta.deleting || self.unreadable;
+        if !safe && self.meta.latched.is_none() {
+            self.latch(desk, "the journal is damaged".to_owned());
         }
-        let (segment, reason) = (self.meta.segment, FailReason::Other);
-        self.meta.latched = Some(reason);
-        desk.notice(Notice::Latched { segment, reason, detail: "the journal is damaged".to_owned() });
-        self.replace_meta(desk, Owner::Start(Lookup::Latch));
-        true
     }
 
     fn opening(&mut self, desk: &mut Desk, ticket: Ticket, stage: Stage, steps: Vec<Step>) {
@@ -111,8 +105,14 @@ impl Copy {
             }
             (Stage::IndexOpen(index), Ok(output)) => {
                 // A file longer than any index of this log can be is not one.
-                let len = usize::try_from(length(&output)).unwrap_or(usize::MAX).min(self.index_len_max() + 1);
-                self.opening(desk, ticket, Stage::IndexRead(index), vec![Step::Read { file: index, at: 0, len }]);
+                let len =
+                    usize::try_from(length(&output)).unwrap_or(usize::MAX).min(self.index_len_max() + 1);
+                self.opening(
+                    desk,
+                    ticket,
+                    Stage::IndexRead(index),
+                    vec![Step::Read { file: index, at: 0, len }],
+                );
             }
             (Stage::IndexOpen(_), Err(_)) => self.rebuild_index(desk, ticket),
             (Stage::IndexRead(index), result) => {
@@ -123,8 +123,13 @@ impl Copy {
                     Ok(Err(_)) | Err(_) => self.rebuild_index(desk, ticket),
                 }
             }
-            (Stage::Rebuild(scan, index), Ok(output)) => self.rebuild(desk, ticket, scan, index, Some(data(output))),
-            (Stage::Log | Stage::Reopen | Stage::Remake | Stage::Recover(_) | Stage::Rebuild(..), Err(error)) => {
+            (Stage::Rebuild(scan, index), Ok(output)) => {
+                self.rebuild(desk, ticket, scan, index, Some(data(output)))
+            }
+            (
+                Stage::Log | Stage::Reopen | Stage::Remake | Stage::Recover(_) | Stage::Rebuild(..),
+                Err(error),
+            ) => {
                 self.open_failed(desk, ticket, error);
             }
         }
@@ -148,7 +153,12 @@ impl Copy {
         let path = layout::log(segment, self.meta.base);
         if self.meta.durable_position == 0 && self.meta.sealed_at.is_none() && self.meta.latched.is_none() {
             let create = Step::Create { file: ticket.file, path };
-            return self.opening(desk, ticket, Stage::Remake, vec![create, Step::SyncDir(Some(layout::dir(segment)))]);
+            return self.opening(
+                desk,
+                ticket,
+                Stage::Remake,
+                vec![create, Step::SyncDir(Some(layout::dir(segment)))],
+            );
         }
         self.latch_damaged(desk, Damage { position: 0, offset: self.meta.base, class: DamageClass::Short });
         let mark = Mark { end: self.meta.base, position: 0 };

@@ -37,7 +37,8 @@ impl Copy {
             // Damage is never the end of data, and nobody knows where the data of a copy ends that left service
             // while it took appends.
             let unsure = self.meta.latched.filter(|_| self.meta.sealed_at.is_none()).map(Error::Latched);
-            let error = self.damage.map(Error::Damaged).or(unsure).unwrap_or(Error::EndOfData { end: extent.end });
+            let error =
+                self.damage.map(Error::Damaged).or(unsure).unwrap_or(Error::EndOfData { end: extent.end });
             return desk.reply(request, Reply::Failed(error));
         }
         let cached = self.log.as_ref().and_then(|log| log.cached(from, bytes_max));
@@ -60,7 +61,12 @@ impl Copy {
 
     fn seek(&mut self, desk: &mut Desk, request: RequestId, start: Entry, at: WallTime) {
         let scan = Scan::new(self.meta.identity(), start.position, start.offset, self.file_end());
-        let what = What::Time { scan, at, found: None, misled: start.position > 0 && !desk.config.has_bug(Bug::TrustTimeIndex) };
+        let what = What::Time {
+            scan,
+            at,
+            found: None,
+            misled: start.position > 0 && !desk.config.has_bug(Bug::TrustTimeIndex),
+        };
         self.go_on(desk, Box::new(ReadOp { request, start: start.position, what }));
     }
 
@@ -170,7 +176,8 @@ impl Copy {
 
     /// How far the log's file can be read.
     fn file_end(&self) -> u64 {
-        let written = self.log.as_ref().filter(|_| self.meta.sealed_at.is_none()).map(|log| log.written.position);
+        let written =
+            self.log.as_ref().filter(|_| self.meta.sealed_at.is_none()).map(|log| log.written.position);
         written.unwrap_or(self.meta.durable_position)
     }
 
