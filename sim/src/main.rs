@@ -1,11 +1,11 @@
 //! Runs seeds and says what it did; a failure prints the one line that replays it.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use malachi_sim::store;
-use storage::planted::Bug;
+use malachi_sim::{broker, raft_log, store};
 
 /// Runs the deterministic simulator.
 #[derive(Debug, Parser)]
@@ -28,7 +28,7 @@ struct Arguments {
     /// Go on after a failure, and print only the failures.
     #[arg(long)]
     keep_going: bool,
-    /// Put an old bug back (its name as in `storage::planted::Bug`).
+    /// Put a bug in (its name as in the world's list of bugs).
     #[arg(long)]
     bug: Option<String>,
 }
@@ -37,55 +37,131 @@ struct Arguments {
 enum Kind {
     /// Segment copies on a bad disk.
     Store,
+    /// The log of the metadata groups on a bad disk.
+    RaftLog,
+    /// One node and its clients.
+    Broker,
 }
 
-#[expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a command for people, which times itself")]
+#[expect(clippy::print_stdout, reason = "a command for people")]
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let bug = match arguments.bug.as_deref().map(find_bug) {
-        Some(None) => {
-            println!("no such bug; there are {:?}", Bug::ALL);
-            return ExitCode::FAILURE;
-        }
-        Some(bug) => bug,
-        None => None,
+    let outcome = match arguments.world {
+        Kind::Store => run_store(&arguments),
+        Kind::RaftLog => run_raft_log(&arguments),
+        Kind::Broker => run_broker(&arguments),
     };
-    let options = store::Options { bug, verbose: arguments.seed.is_some() };
+    match outcome {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(no_such_bug) => {
+            println!("{no_such_bug}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How many seeds ran, how many failed, and how long it took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    runs: u64,
+    failures: u64,
+    seconds: f64,
+}
+
+/// Runs the seeds that were asked for.
+#[expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a command for people, which times itself"
+)]
+fn run_seeds<F: Display>(arguments: &Arguments, mut run: impl FnMut(u64) -> Result<(), F>) -> Tally {
     let (first, count) = arguments.seed.map_or((arguments.from, arguments.seeds), |seed| (seed, 1));
     let started = Instant::now();
     let limit = arguments.seconds.map(Duration::from_secs);
-    let mut total = store::Summary::default();
-    let (mut runs, mut failures) = (0u64, 0u64);
+    let mut tally = Tally::default();
     for seed in first..first.saturating_add(count) {
         if limit.is_some_and(|limit| started.elapsed() >= limit) {
             break;
         }
-        runs += 1;
-        match store::run(seed, options) {
-            Ok(summary) => {
-                total.cycles += summary.cycles;
-                total.replies += summary.replies;
-                total.batches_checked += summary.batches_checked;
-                total.flips += summary.flips;
-                total.trace = total.trace.rotate_left(1) ^ summary.trace;
-            }
-            Err(failure) => {
-                println!("{failure}");
-                failures += 1;
-                if !arguments.keep_going {
-                    break;
-                }
+        tally.runs += 1;
+        if let Err(failure) = run(seed) {
+            println!("{failure}");
+            tally.failures += 1;
+            if !arguments.keep_going {
+                break;
             }
         }
     }
-    println!(
-        "store: {runs} seeds, {} crash-recover cycles, {} replies judged, {} batches read back, {} bits flipped, {failures} failures, trace {:016x}, {:.1} s",
-        total.cycles, total.replies, total.batches_checked, total.flips, total.trace,
-        started.elapsed().as_secs_f64()
-    );
-    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    tally.seconds = started.elapsed().as_secs_f64();
+    tally
 }
 
-fn find_bug(name: &str) -> Option<Bug> {
-    Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name)
+/// The bug of that name, if one was asked for.
+fn find_bug<B: Copy + std::fmt::Debug>(arguments: &Arguments, all: &[B]) -> Result<Option<B>, String> {
+    let Some(name) = &arguments.bug else { return Ok(None) };
+    let found = all.iter().find(|bug| format!("{bug:?}") == *name);
+    found.copied().map(Some).ok_or_else(|| format!("no such bug; there are {all:?}"))
+}
+
+#[expect(clippy::print_stdout, reason = "a command for people")]
+fn run_store(arguments: &Arguments) -> Result<u64, String> {
+    let bug = find_bug(arguments, &storage::planted::Bug::ALL)?;
+    let options = store::Options { bug, verbose: arguments.seed.is_some() };
+    let mut total = store::Summary::default();
+    let Tally { runs, failures, seconds } = run_seeds(arguments, |seed| {
+        store::run(seed, options).map(|summary| {
+            total.cycles += summary.cycles;
+            total.replies += summary.replies;
+            total.batches_checked += summary.batches_checked;
+            total.flips += summary.flips;
+            total.trace = total.trace.rotate_left(1) ^ summary.trace;
+        })
+    });
+    println!(
+        "store: {runs} seeds, {} crash-recover cycles, {} replies judged, {} batches read back, {} bits flipped, {failures} failures, trace {:016x}, {seconds:.1} s",
+        total.cycles, total.replies, total.batches_checked, total.flips, total.trace,
+    );
+    Ok(failures)
+}
+
+#[expect(clippy::print_stdout, reason = "a command for people")]
+fn run_raft_log(arguments: &Arguments) -> Result<u64, String> {
+    find_bug::<&str>(arguments, &[])?;
+    let options = raft_log::Options { verbose: arguments.seed.is_some(), ..Default::default() };
+    let mut total = raft_log::Summary::default();
+    let Tally { runs, failures, seconds } = run_seeds(arguments, |seed| {
+        raft_log::run(seed, options).map(|summary| {
+            total.cycles += summary.cycles;
+            total.replies += summary.replies;
+            total.flips += summary.flips;
+            total.damaged += summary.damaged;
+            total.digest = total.digest.rotate_left(1) ^ summary.digest;
+        })
+    });
+    println!(
+        "raft-log: {runs} seeds, {} starts, {} replies judged, {} bits flipped, {} groups found damaged, {failures} failures, trace {:016x}, {seconds:.1} s",
+        total.cycles, total.replies, total.flips, total.damaged, total.digest,
+    );
+    Ok(failures)
+}
+
+#[expect(clippy::print_stdout, reason = "a command for people")]
+fn run_broker(arguments: &Arguments) -> Result<u64, String> {
+    let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
+    let options = broker::Options { bug, verbose: arguments.seed.is_some() };
+    let mut total = broker::Summary::default();
+    let Tally { runs, failures, seconds } =
+        run_seeds(arguments, |seed| broker::run(seed, options).map(|summary| total.add(summary)));
+    println!(
+        "broker: {runs} seeds, {} lifetimes, {} replies judged, {} records acknowledged, {} delivered, {} commits, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+        total.lives,
+        total.replies,
+        total.acknowledged,
+        total.delivered,
+        total.commits,
+        total.micros as f64 / 3.6e9,
+        total.trace,
+    );
+    Ok(failures)
 }

@@ -55,7 +55,8 @@ fn an_unchanged_copy_recovers_unchanged() {
         assert_eq!(payloads, PAYLOADS);
         assert_eq!(error, Error::EndOfData { end: Offset(3) });
         // The index was not synced and may be gone; nothing else is worth telling.
-        let told = store.notices.iter().filter(|notice| !matches!(notice, Notice::IndexRebuilt { .. })).count();
+        let told =
+            store.notices.iter().filter(|notice| !matches!(notice, Notice::IndexRebuilt { .. })).count();
         assert_eq!(told, 0, "{:?}", store.notices);
     }
 }
@@ -74,12 +75,20 @@ fn every_flipped_bit_of_a_log_is_rot_and_everything_before_it_is_kept() {
             let intact = ENDS.iter().filter(|end| **end > 0 && **end <= bit / 8).count();
             assert_eq!(payloads, PAYLOADS[..intact], "bit {bit}, sealed {sealed}");
             let Error::Damaged(damage) = error else { panic!("bit {bit}, sealed {sealed}: {error}") };
-            assert_eq!((damage.position, damage.offset), (ENDS[intact] as u64, Offset(intact as u64)), "bit {bit}");
+            assert_eq!(
+                (damage.position, damage.offset),
+                (ENDS[intact] as u64, Offset(intact as u64)),
+                "bit {bit}"
+            );
             // Out of service, durably, and with every byte as it was.
             let mut store = store.after_power_loss();
             assert!(matches!(store.inspect(segment(0)).unwrap().state, State::Latched(_)), "bit {bit}");
             assert!(matches!(store.append(segment(0), b"more"), Err(Error::Latched(_))), "bit {bit}");
-            assert_eq!(store.disk.bytes(&path.to_string(), Side::Platter).map(<[u8]>::to_vec), before, "bit {bit}");
+            assert_eq!(
+                store.disk.bytes(&path.to_string(), Side::Platter).map(<[u8]>::to_vec),
+                before,
+                "bit {bit}"
+            );
         }
     }
 }
@@ -130,13 +139,21 @@ fn every_flipped_bit_of_copy_meta_takes_the_copy_out_and_leaves_its_bytes_alone(
         assert!(disk.flip_bit(&layout::meta(segment(0)), bit / 8, (bit % 8) as u8));
         let log = disk.bytes(&log_of(segment(0)), Side::View).map(<[u8]>::to_vec);
         let mut store = Single::start(disk, &config());
-        let Err(Error::Damaged(damage)) = store.inspect(segment(0)) else { panic!("bit {bit} was not noticed") };
+        let Err(Error::Damaged(damage)) = store.inspect(segment(0)) else {
+            panic!("bit {bit} was not noticed")
+        };
         assert_eq!(damage.class, DamageClass::Meta);
-        assert!(matches!(store.create(segment(0)), Reply::Failed(_)), "never taken for an empty copy, bit {bit}");
+        assert!(
+            matches!(store.create(segment(0)), Reply::Failed(_)),
+            "never taken for an empty copy, bit {bit}"
+        );
         let removal = store.call(Request::Delete { segment: segment(0) });
         assert!(matches!(removal, Reply::Failed(_)), "never touched without an identity, bit {bit}");
         assert_eq!(store.disk.bytes(&log_of(segment(0)), Side::View).map(<[u8]>::to_vec), log, "bit {bit}");
-        assert!(store.notices.iter().any(|notice| matches!(notice, Notice::MetaUnreadable { .. })), "bit {bit}");
+        assert!(
+            store.notices.iter().any(|notice| matches!(notice, Notice::MetaUnreadable { .. })),
+            "bit {bit}"
+        );
     }
 }
 
@@ -181,7 +198,12 @@ fn a_fence_outlives_power_loss() {
 fn names_a_killed_process_left_in_the_cache_are_made_durable_before_they_are_believed() {
     for seed in 0..200 {
         let mut store = fresh(seed);
-        store.send(Request::Create { segment: segment(0), base: Offset::ZERO, epoch: Epoch(1), expect_full: false });
+        store.send(Request::Create {
+            segment: segment(0),
+            base: Offset::ZERO,
+            epoch: Epoch(1),
+            expect_full: false,
+        });
         let mut store = store.after_kill();
         if store.inspect(segment(0)).is_err() {
             continue;
@@ -250,7 +272,8 @@ fn files_put_aside_by_an_earlier_life_are_not_used_again() {
     disk.plant_dir("recycle");
     disk.plant_file("recycle/00000000000000000001.log", vec![0xAA; 1000]);
     let mut store = Single::start(disk, &config());
-    let create = Request::Create { segment: segment(1), base: Offset::ZERO, epoch: Epoch(1), expect_full: true };
+    let create =
+        Request::Create { segment: segment(1), base: Offset::ZERO, epoch: Epoch(1), expect_full: true };
     assert!(matches!(store.call(create), Reply::Created));
     assert_eq!(store.disk.bytes("recycle/00000000000000000001.log", Side::View), None);
     assert_eq!(store.disk.bytes(&log_of(segment(1)), Side::View).map(<[u8]>::len), Some(0));
@@ -260,7 +283,8 @@ fn files_put_aside_by_an_earlier_life_are_not_used_again() {
 fn a_recycled_file_shows_nothing_of_its_former_lives() {
     let mut store = fresh(10);
     for life in 0..3u8 {
-        let create = Request::Create { segment: segment(0), base: Offset::ZERO, epoch: Epoch(1), expect_full: true };
+        let create =
+            Request::Create { segment: segment(0), base: Offset::ZERO, epoch: Epoch(1), expect_full: true };
         assert!(matches!(store.call(create), Reply::Created));
         // The same sizes each time, so that every old frame lies exactly where a new one is due.
         for _ in 0..=life {

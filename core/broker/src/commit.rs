@@ -12,6 +12,7 @@ use crate::auth::{Operation, Session};
 use crate::event::{Commit, RequestId};
 use crate::meta;
 use crate::node::Node;
+use crate::planted::Bug;
 
 /// Why positions were not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +57,9 @@ impl Error {
 impl Node {
     /// Proposes the positions; answered when metadata has them.
     pub(crate) fn commit(&mut self, id: RequestId, session: &Session, request: &Commit) {
+        let early = self.core.config.has_bug(Bug::LoseCommit);
         match self.try_commit(id, session, request) {
+            Ok(Proposed::Yes) if early => self.core.reply(id, Reply::Committed),
             Ok(Proposed::Yes) => {}
             Ok(Proposed::Nothing) => self.core.reply(id, Reply::Committed),
             Err(error) => self.core.reply(id, Reply::Failed(error.reason())),
@@ -88,6 +91,9 @@ impl Node {
 
     /// Metadata decided on positions.
     pub(crate) fn committed(&mut self, id: RequestId, result: Result<(), meta::Error>) {
+        if self.core.config.has_bug(Bug::LoseCommit) {
+            return;
+        }
         let reply = match result {
             Ok(()) => Reply::Committed,
             Err(error) => Reply::Failed(Error::Meta(error).reason()),

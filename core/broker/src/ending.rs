@@ -162,6 +162,10 @@ impl Node {
     fn fence(&mut self, id: RangeId) {
         let Some((ending, _)) = self.ending(id) else { return };
         ending.step = Step::Fencing;
+        if self.plant_before_fence(id) {
+            return;
+        }
+        let Some((ending, _)) = self.ending(id) else { return };
         let request = store::Request::Fence { segment: ending.segment, epoch: ending.epoch };
         self.core.ask(Owner::Fence(id), request);
     }
@@ -194,6 +198,9 @@ impl Node {
 
     /// Where the copy stands, once it takes no more appends under this primary's epoch.
     pub(crate) fn adopt(&mut self, id: RangeId, extent: Extent) {
+        if self.plant_resume(id, extent) {
+            return;
+        }
         let Some((_, appended_at)) = self.ending(id) else { return };
         match extent.state {
             store::State::Latched(reason) => self.stop_range(id, &format!("{reason:?}")),

@@ -31,6 +31,9 @@ pub enum Error {
     /// Every range that had records to give failed to read.
     #[error("nothing could be read")]
     Storage,
+    /// The same, for no other reason than that too much is waiting.
+    #[error("too much is waiting")]
+    Overloaded,
 }
 
 impl Error {
@@ -41,6 +44,7 @@ impl Error {
             Self::Denied => Reason::PermissionDenied,
             Self::InvalidCursor => Reason::InvalidCursor,
             Self::Storage => Reason::Storage,
+            Self::Overloaded => Reason::Overloaded,
         }
     }
 }
@@ -143,8 +147,8 @@ impl Node {
     /// The reading stopped: at the end of the data, at a limit, or because nothing could be read.
     pub(crate) fn read_done(&mut self, id: RequestId, reading: Reading) {
         if reading.is_empty() {
-            if reading.failed() {
-                return self.core.reply(id, Reply::Failed(Error::Storage.reason()));
+            if let Some(error) = reading.failed() {
+                return self.core.reply(id, Reply::Failed(error.reason()));
             }
             if reading.deadline() > self.core.now && self.waiters.has_room() {
                 let (topic, deadline) = (reading.topic(), reading.deadline());

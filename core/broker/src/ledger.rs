@@ -13,7 +13,9 @@ use storage::store::RequestId;
 use types::{RaftIndex, VnodeId};
 
 use crate::action::{Action, Actions, Notice, Stop};
+use crate::config::Config;
 use crate::event::Volume;
+use crate::planted::Bug;
 
 /// The one vnode there is until the metadata is split.
 const VNODE: VnodeId = VnodeId(1);
@@ -21,11 +23,10 @@ const VNODE: VnodeId = VnodeId(1);
 /// What the log says to the group.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// What it holds, and the snapshot that goes with it. `is_new` when there is no trace of the group.
+    /// What it holds, and the snapshot that goes with it.
     Recovered {
         recovered: raft::Recovered,
         snapshot: Option<Bytes>,
-        is_new: bool,
     },
     /// It cannot be used.
     Stop(Stop),
@@ -54,12 +55,15 @@ pub(crate) struct Ledger {
     next: u64,
     actions: Vec<raft_log::Action>,
     told: VecDeque<Told>,
+    /// A planted bug.
+    early: bool,
 }
 
 impl Ledger {
-    pub(crate) fn new(config: raft_log::Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
-            log: RaftLog::new(config),
+            log: RaftLog::new(config.raft_log.clone()),
+            early: config.has_bug(Bug::PersistEarly),
             purposes: BTreeMap::new(),
             next: 0,
             actions: Vec::new(),
@@ -101,6 +105,9 @@ impl Ledger {
             }),
         };
         let id = self.request(Purpose::Persist(persist.id));
+        if self.early {
+            self.told.push_back(Told::Persisted(persist.id));
+        }
         self.log.append(id, VNODE, append, &mut self.actions);
         self.settle(out);
     }
@@ -143,7 +150,7 @@ impl Ledger {
             }
             None => {
                 let recovered = raft::Recovered::default();
-                self.told.push_back(Told::Recovered { recovered, snapshot: None, is_new: true });
+                self.told.push_back(Told::Recovered { recovered, snapshot: None });
             }
             Some(view) if view.status == raft_log::Status::Damaged => {
                 self.told.push_back(damaged("the metadata's records or its snapshot do not decode"));
@@ -174,12 +181,13 @@ impl Ledger {
             snapshot: raft::SnapshotMark { index: view.snapshot.index, term: view.snapshot.term },
             entries: entries.into_iter().map(entry).collect(),
         };
-        self.told.push_back(Told::Recovered { recovered, snapshot, is_new: false });
+        self.told.push_back(Told::Recovered { recovered, snapshot });
     }
 
     fn replied(&mut self, id: RequestId, reply: raft_log::Reply) {
         let Some(purpose) = self.purposes.remove(&id) else { return };
         let told = match (purpose, reply) {
+            (Purpose::Persist(_), _) if self.early => return,
             (Purpose::Persist(id), raft_log::Reply::Appended) => Told::Persisted(id),
             (Purpose::Persist(id), raft_log::Reply::Failed(error)) => {
                 Told::PersistFailed { id, detail: error.to_string() }

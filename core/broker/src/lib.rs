@@ -23,6 +23,7 @@ mod ending;
 pub mod fetch;
 mod ledger;
 pub mod meta;
+pub mod planted;
 pub mod produce;
 mod random;
 mod reading;

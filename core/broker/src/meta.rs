@@ -6,6 +6,7 @@
 //! Invariants:
 //! - a decision is told only after its entry is durable on a quorum and applied;
 //! - what cannot be decided here is told as such, never dropped;
+//! - a group that has never decided anything writes nothing before it was allowed to begin;
 //! - positions that arrive while an entry with positions is on its way travel together in the next one.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,10 +26,6 @@ use crate::event::RequestId;
 use crate::ledger::{Ledger, Told};
 use crate::node::Core;
 
-/// Entry bytes after which the tables are saved and the log is cut.
-const SNAPSHOT_BYTES: u64 = 4 * 1024 * 1024;
-/// The same in entries.
-const SNAPSHOT_ENTRIES: u64 = 50_000;
 /// Positions in one entry.
 const COMMITS_PER_ENTRY_MAX: usize = 1024;
 
@@ -101,6 +98,8 @@ pub(crate) struct Registered {
 /// What metadata has decided, in log order.
 #[derive(Debug)]
 pub(crate) enum Decided {
+    /// Nothing was ever decided: whether the group may begin is for the node to say.
+    Unformed,
     /// The tables hold everything that was ever acknowledged; proposals are taken.
     Recovered,
     /// The log takes no more writes in this process lifetime.
@@ -145,12 +144,14 @@ enum Then {
 #[derive(Debug)]
 pub(crate) struct Meta {
     node: NodeId,
+    /// When the tables are saved: bytes and number of entries.
+    snapshot_after: (u64, u64),
     vnode: Vnode,
     /// There once the log was recovered.
     group: Option<Group>,
     ledger: Ledger,
-    /// Whether the log held nothing at all.
-    is_new: bool,
+    /// What was found of a group that has never decided anything and waits to be allowed to.
+    unformed: Option<raft::Recovered>,
     recovered: bool,
     waiting: BTreeMap<ProposalId, Then>,
     next: u64,
@@ -165,10 +166,11 @@ impl Meta {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             node: config.node,
+            snapshot_after: (config.snapshot_bytes, config.snapshot_entries),
             vnode: Vnode::default(),
             group: None,
-            ledger: Ledger::new(config.raft_log.clone()),
-            is_new: false,
+            ledger: Ledger::new(config),
+            unformed: None,
             recovered: false,
             waiting: BTreeMap::new(),
             next: 0,
@@ -184,9 +186,9 @@ impl Meta {
         &self.vnode
     }
 
-    /// Whether the log was empty when it was found.
-    pub(crate) fn is_new(&self) -> bool {
-        self.is_new
+    /// Whether the group waits to be allowed to begin.
+    pub(crate) fn is_unformed(&self) -> bool {
+        self.unformed.is_some()
     }
 
     pub(crate) fn start(&mut self, out: &mut Actions) {
@@ -253,7 +255,16 @@ impl Meta {
 
     fn told(&mut self, told: Told) {
         match told {
-            Told::Recovered { recovered, snapshot, is_new } => self.recover(recovered, snapshot, is_new),
+            Told::Recovered { recovered, snapshot } => {
+                // Empty entries open a term. A log of nothing else is no different from none: an earlier start
+                // may have left it that went no further.
+                if snapshot.is_none() && recovered.entries.iter().all(|entry| entry.data.is_empty()) {
+                    self.unformed = Some(recovered);
+                    self.decided.push(Decided::Unformed);
+                } else {
+                    self.recover(recovered, snapshot);
+                }
+            }
             Told::Stop(stop) => self.decided.push(Decided::Stop(stop)),
             Told::Persisted(id) => self.step(raft::Event::Persisted(id)),
             Told::PersistFailed { id, detail } => {
@@ -273,13 +284,13 @@ impl Meta {
         }
     }
 
-    fn recover(&mut self, recovered: raft::Recovered, snapshot: Option<Bytes>, is_new: bool) {
+    fn recover(&mut self, recovered: raft::Recovered, snapshot: Option<Bytes>) {
         let vnode = snapshot.map_or_else(|| Ok(Vnode::default()), Vnode::decode_snapshot);
         let config = raft::Config {
             node: self.node,
             voters: vec![self.node],
-            snapshot_bytes: SNAPSHOT_BYTES,
-            snapshot_entries: SNAPSHOT_ENTRIES,
+            snapshot_bytes: self.snapshot_after.0,
+            snapshot_entries: self.snapshot_after.1,
         };
         let vnode = vnode.map_err(|error| error.to_string());
         let group = Group::new(config, recovered).map_err(|error| error.to_string());
@@ -287,7 +298,6 @@ impl Meta {
             (Ok(vnode), Ok(group)) => {
                 self.vnode = vnode;
                 self.group = Some(group);
-                self.is_new = is_new;
                 self.step(raft::Event::Start);
             }
             (Err(detail), _) | (_, Err(detail)) => self.decided.push(Decided::Stop(Stop::Damaged { detail })),
@@ -379,6 +389,14 @@ impl Meta {
 
 /// What the subjects propose.
 impl Core {
+    /// Lets a group that has never decided anything begin.
+    pub(crate) fn form_metadata(&mut self) {
+        if let Some(recovered) = self.meta.unformed.take() {
+            self.meta.recover(recovered, None);
+            self.meta.settle(&mut self.out);
+        }
+    }
+
     fn propose(&mut self, command: &Command, then: Then) {
         self.meta.propose(command, then);
         self.meta.settle(&mut self.out);

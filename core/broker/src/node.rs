@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! - a step runs to completion: when it returns, everything that can be answered now is in the actions;
-//! - no client request is looked at before both directories were recovered.
+//! - no client request is looked at before both directories were recovered;
+//! - the metadata begins anew only over a log directory without a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -84,8 +85,9 @@ pub(crate) struct Core {
 /// Whose request to the store it was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// The oldest append in flight of a range.
-    Append(RangeId),
+    /// The append of a range that ends there (exclusive). Named, because one that finds the store full is
+    /// answered before those that were made earlier.
+    Append { range: RangeId, end: Offset },
     /// The copy a range is about to open.
     Create(RangeId),
     /// An ending's fence.
@@ -128,6 +130,22 @@ impl Node {
             self.settle();
             self.keep_time();
         }
+        std::mem::swap(&mut self.core.out, actions);
+    }
+
+    /// Sends what the steps since the last call have gathered to the disk, and hands on what that makes known.
+    ///
+    /// Whoever drives the node calls this after each burst of events: the appends of a burst share their sync.
+    pub fn flush(&mut self, actions: &mut Actions) {
+        std::mem::swap(&mut self.core.out, actions);
+        loop {
+            self.core.store.flush(&mut self.core.store_actions);
+            if self.core.store_actions.is_empty() {
+                break;
+            }
+            self.settle();
+        }
+        self.keep_time();
         std::mem::swap(&mut self.core.out, actions);
     }
 
@@ -194,8 +212,8 @@ impl Node {
     fn store_reply(&mut self, owner: Owner, reply: store::Reply) {
         use store::Reply as R;
         match (owner, reply) {
-            (Owner::Append(range), R::Appended { end }) => self.appended(range, Ok(end)),
-            (Owner::Append(range), R::Failed(error)) => self.appended(range, Err(error)),
+            (Owner::Append { range, end }, R::Appended { .. }) => self.appended(range, end, Ok(())),
+            (Owner::Append { range, end }, R::Failed(error)) => self.appended(range, end, Err(error)),
             (Owner::Create(range), R::Created) => self.created(range, Ok(())),
             (Owner::Create(range), R::Failed(error)) => self.created(range, Err(error)),
             (Owner::Fence(range), R::Fenced(extent)) => self.fenced(range, Ok(extent)),
@@ -215,6 +233,7 @@ impl Node {
     /// The metadata decided on something this node proposed, or has been recovered.
     fn decided(&mut self, decided: Decided) {
         match decided {
+            Decided::Unformed => self.form_when_known(),
             Decided::Recovered => self.metadata_recovered(),
             Decided::Failed { detail } => self.core.notice(Notice::MetadataStopped { detail }),
             Decided::Stop(stop) => self.stop(stop),
@@ -235,8 +254,22 @@ impl Node {
         }
         if let Phase::Recovering { copies, .. } = &mut self.phase {
             *copies = Some(count);
+            self.form_when_known();
             self.serve_when_recovered();
         }
+    }
+
+    /// Metadata that begins anew lists nothing, so a copy found beside it is of metadata that was lost. Decided
+    /// before the group votes: a vote would make the directory look like one that was always here.
+    fn form_when_known(&mut self) {
+        let Phase::Recovering { copies: Some(copies), .. } = self.phase else { return };
+        if !self.core.meta.is_unformed() {
+            return;
+        }
+        if copies > 0 {
+            return self.stop(Stop::Orphans { copies });
+        }
+        self.core.form_metadata();
     }
 
     fn metadata_recovered(&mut self) {
@@ -247,11 +280,8 @@ impl Node {
     }
 
     fn serve_when_recovered(&mut self) {
-        let Phase::Recovering { copies: Some(copies), metadata: true } = self.phase else { return };
+        let Phase::Recovering { copies: Some(_), metadata: true } = self.phase else { return };
         let vnode = self.core.meta.vnode();
-        if copies > 0 && vnode.topic_count() == 0 && self.core.meta.is_new() {
-            return self.stop(Stop::Orphans { copies });
-        }
         // A primary never resumes appending to a segment of an earlier process lifetime.
         for (segment, listed) in vnode.segments().filter(|(_, segment)| segment.is_active()) {
             let Some(topic) = vnode.topic(segment.range.topic) else { continue };

@@ -21,7 +21,9 @@ use types::{Instant, Offset, RangeId, SegmentId, TopicId, limits};
 use crate::action::{Fetched, Notice};
 use crate::cut::{Piece, Room};
 use crate::event::RequestId;
+use crate::fetch;
 use crate::node::{Node, Owner};
+use crate::planted::Bug;
 
 /// Bytes of a response that are not records: envelope, count, and a cursor of one tile with room to spare.
 const OVERHEAD_BYTES: usize = 128;
@@ -49,7 +51,7 @@ pub(crate) struct Reading {
     bytes: usize,
     records: Vec<Bytes>,
     deadline: Instant,
-    failed: bool,
+    failed: Option<fetch::Error>,
 }
 
 impl Reading {
@@ -75,13 +77,13 @@ impl Reading {
             bytes: 0,
             records: Vec::new(),
             deadline,
-            failed: false,
+            failed: None,
         }
     }
 
     /// The same fetch at the start of another pass over its ranges.
     pub(crate) fn again(self) -> Self {
-        Self { left: self.tiles.len(), failed: false, ..self }
+        Self { left: self.tiles.len(), failed: None, ..self }
     }
 
     pub(crate) fn topic(&self) -> Bytes {
@@ -96,8 +98,8 @@ impl Reading {
         self.count == 0
     }
 
-    /// Whether a range could not be read.
-    pub(crate) fn failed(&self) -> bool {
+    /// Why a range could not be read.
+    pub(crate) fn failed(&self) -> Option<fetch::Error> {
         self.failed
     }
 
@@ -124,6 +126,14 @@ impl Reading {
 
     fn move_to(&mut self, next: Offset) {
         self.tiles[self.turn].next = next;
+    }
+
+    /// Leaves the range being read where it is.
+    fn give_up(&mut self, error: fetch::Error) {
+        self.failed = Some(error);
+        if self.left > 0 {
+            self.next_tile();
+        }
     }
 
     fn next_tile(&mut self) {
@@ -173,6 +183,13 @@ pub(crate) struct Reads {
     rests: Rests,
 }
 
+impl Reads {
+    /// Serves a batch from memory; only a planted bug does that before the store vouches for it.
+    pub(crate) fn keep(&mut self, segment: SegmentId, piece: Piece) {
+        self.rests.put(segment, piece);
+    }
+}
+
 impl Node {
     /// Collects until the fetch is full, at the end, or has to wait for the disk.
     pub(crate) fn read_on(&mut self, id: RequestId, mut reading: Reading) {
@@ -217,6 +234,9 @@ impl Node {
             match &result {
                 Ok(batches) => self.take_batches(&mut reading, segment, from, batches),
                 Err(store::Error::EndOfData { .. }) if !self.vouched(&reading) => reading.next_tile(),
+                // Nothing is wrong: it works when less is waiting.
+                Err(store::Error::Overloaded) => reading.give_up(fetch::Error::Overloaded),
+                Err(_) if self.core.config.has_bug(Bug::ErrorIsEnd) => reading.next_tile(),
                 Err(error) => self.read_failed(&mut reading, segment, from, &error.to_string()),
             }
             self.read_on(id, reading);
@@ -254,10 +274,7 @@ impl Node {
 
     fn read_failed(&mut self, reading: &mut Reading, segment: SegmentId, offset: Offset, detail: &str) {
         self.core.notice(Notice::ReadFailed { segment, offset, detail: detail.to_owned() });
-        reading.failed = true;
-        if reading.left > 0 {
-            reading.next_tile();
-        }
+        reading.give_up(fetch::Error::Storage);
     }
 }
 

@@ -10,6 +10,7 @@ use types::cursor::Tile;
 use types::{Offset, RangeId, RangeSeq, TopicId, TopicName, WallTime};
 
 use crate::node::Node;
+use crate::planted::Bug;
 use crate::reading::Place;
 use crate::segments::{Range, State};
 
@@ -87,6 +88,9 @@ impl Node {
             return Place::End;
         };
         let from = offset.max(listed.start);
+        let skips = self.core.config.has_bug(Bug::SkipAtBoundary);
+        let at_boundary = from == listed.start && from > Offset::ZERO;
+        let from = if skips && at_boundary { from.plus(1) } else { from };
         let state = self.ranges.get(&range).map(|range| &range.state);
         let (end, known) = match (listed.end(), state) {
             (Some(end), _) => (Some(end), true),

@@ -28,6 +28,7 @@ use crate::ending::{Ending, Step};
 use crate::event::RequestId;
 use crate::meta::{self, Registered};
 use crate::node::{Node, Owner};
+use crate::planted::Bug;
 use crate::produce;
 
 /// Epoch a registration gives.
@@ -209,7 +210,15 @@ impl Node {
         }
     }
 
-    fn append_waiting(&mut self, id: RangeId) {
+    fn append_answered(&mut self, id: RangeId, append: &InFlight, result: Result<u32, produce::Error>) {
+        if self.core.config.has_bug(Bug::AckEarly) {
+            return;
+        }
+        self.produced(append.id, append.bytes, result);
+        self.plant_after_answer(id, append, result);
+    }
+
+    pub(crate) fn append_waiting(&mut self, id: RangeId) {
         while let Some(range) = self.ranges.get_mut(&id)
             && let State::Open(_) = range.state
             && let Some(next) = range.waiting.pop_front()
@@ -245,20 +254,25 @@ impl Node {
             bytes: len,
             end: open.appended_end,
         });
-        let (segment, full) = (open.segment, open.bytes >= roll_at);
+        let (segment, end, full) = (open.segment, open.appended_end, open.bytes >= roll_at);
         let batch = Batch { header, payload: request.records };
-        self.core.ask(Owner::Append(id), store::Request::Append { segment, epoch: EPOCH_FIRST, batch });
+        self.plant_before_append(id, &batch);
+        let owner = Owner::Append { range: id, end };
+        self.core.ask(owner, store::Request::Append { segment, epoch: EPOCH_FIRST, batch });
         if full {
             self.drain(id, Cause::Size);
         }
     }
 
-    /// The store answered the oldest append in flight of a range.
-    pub(crate) fn appended(&mut self, id: RangeId, result: Result<Offset, store::Error>) {
+    /// The store answered the append of a range that ends at `end`. Those that succeed do so in order.
+    pub(crate) fn appended(&mut self, id: RangeId, end: Offset, result: Result<(), store::Error>) {
         let Some(range) = self.ranges.get_mut(&id) else { return };
+        let short = self.core.config.has_bug(Bug::SealShort);
         let (in_flight, committed_end) = match &mut range.state {
             State::Open(open) => (&mut open.in_flight, Some(&mut open.committed_end)),
-            State::Ending(ending) => (&mut ending.in_flight, ending.committed_end.as_mut()),
+            State::Ending(ending) => {
+                (&mut ending.in_flight, ending.committed_end.as_mut().filter(|_| !short))
+            }
             State::Idle
             | State::Registering
             | State::Unmade { .. }
@@ -266,20 +280,26 @@ impl Node {
             | State::Stale { .. }
             | State::Stopped => return,
         };
-        let Some(append) = in_flight.pop_front() else { return };
+        let oldest = self.core.config.has_bug(Bug::AnswerOldest);
+        let Some(at) = in_flight.iter().position(|append| oldest || append.end == end) else { return };
+        let Some(append) = in_flight.remove(at) else { return };
         match result {
-            Ok(end) => {
-                assert!(end >= append.end, "the store acknowledged less than it was given");
+            Ok(()) => {
+                assert!(at == 0, "the store acknowledged an append before an earlier one");
                 if let Some(committed_end) = committed_end {
                     *committed_end = append.end;
                 }
                 let topic = range.topic.clone();
-                self.produced(append.id, append.bytes, Ok(append.count));
-                self.wake(&topic);
+                self.append_answered(id, &append, Ok(append.count));
+                if !(self.core.config.has_bug(Bug::ForgetWake) && append.count == 2) {
+                    self.wake(&topic);
+                }
             }
             Err(error) => {
-                self.produced(append.id, append.bytes, Err(append_error(&error)));
-                self.append_failed(id);
+                self.append_answered(id, &append, Err(append_error(&error)));
+                if !self.core.config.has_bug(Bug::IgnoreFailure) {
+                    self.append_failed(id);
+                }
             }
         }
         self.drained(id);

@@ -123,8 +123,9 @@ impl Recovery {
             stage: Stage::Scan,
             scan,
             testimony,
+            // An earlier life may have put some in their place and been killed before its sync.
+            patched: !patches.is_empty(),
             patches,
-            patched: false,
             verdict,
         };
         recovery.after_scan();
@@ -235,8 +236,7 @@ impl Recovery {
         self.verdict.end = end;
         let covers =
             |patch: &Patch| (patch.position..patch.position + patch.bytes.len() as u64).contains(&position);
-        let at = self.patches.iter().position(covers).filter(|_| self.meta.latched.is_none());
-        if let Some(at) = at {
+        if let Some(at) = self.patches.iter().position(covers) {
             self.stage = Stage::Patch(self.patches.remove(at));
             return;
         }
@@ -276,7 +276,7 @@ impl Recovery {
     }
 
     fn salvage(&self) -> Stage {
-        if self.patches.is_empty() { Stage::Done } else { Stage::Salvage }
+        if self.patches.is_empty() && !self.patched { Stage::Done } else { Stage::Salvage }
     }
 }
 

@@ -5,6 +5,9 @@
 
 mod process;
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
 use bytes::Bytes;
 use client::{Batch, Client, Fetch};
 use process::Place;
@@ -214,14 +217,81 @@ fn data_that_is_not_ours_to_touch_is_refused_with_78() {
     }
     process::write(&marker, &original);
 
-    let hidden = place.dir.path().join("hidden");
-    std::fs::rename(place.raft_dir(), &hidden).unwrap();
-    let (code, line) = place.refused();
-    assert!(code == Some(78) && line.contains("knows nothing"), "{line}");
-    std::fs::remove_dir_all(place.raft_dir()).unwrap();
-    std::fs::rename(&hidden, place.raft_dir()).unwrap();
-
     let _broker = place.start();
     let (values, _) = runtime().block_on(async { read_all(&admin(&place).await, topic("t")).await });
     assert_eq!(values, ["0", "1", "2"]);
+}
+
+/// Every file and directory below `dir`, with its bytes.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![dir.to_owned()];
+    while let Some(dir) = waiting.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = (!path.is_dir()).then(|| std::fs::read(&path).unwrap());
+            if bytes.is_none() {
+                waiting.push(path.clone());
+            }
+            found.insert(path, bytes);
+        }
+    }
+    found
+}
+
+/// One that was refused once must not have made the next start think that all is well.
+#[test]
+fn records_without_their_metadata_are_refused_at_every_start() {
+    let place = Place::new();
+    let broker = place.start();
+    runtime().block_on(async {
+        let client = admin(&place).await;
+        client.create_topic("t", 0).await.unwrap();
+        client.produce_batch("t", numbered(0..3)).await.unwrap();
+    });
+    assert!(broker.stop().success());
+    let hidden = place.dir.path().join("hidden");
+    std::fs::rename(place.raft_dir(), &hidden).unwrap();
+    let log = contents(&place.log_dir());
+    assert!(log.keys().any(|path| path.extension().is_some_and(|extension| extension == "log")));
+
+    let (marker, raft) = (place.log_dir().join("malachi.format"), place.raft_dir());
+    type Found<'a> = (&'a str, &'a dyn Fn());
+    let cases: [Found; 4] = [
+        ("no Raft directory", &|| {}),
+        ("an empty one", &|| std::fs::create_dir(&raft).unwrap()),
+        ("one with a marker only", &|| drop(std::fs::copy(&marker, raft.join("malachi.format")).unwrap())),
+        // Without a marker in either, the log directory looks new but for what it holds.
+        ("no markers", &|| {
+            std::fs::remove_file(&marker).unwrap();
+            std::fs::remove_file(raft.join("malachi.format")).unwrap();
+        }),
+    ];
+    for (case, prepare) in cases {
+        prepare();
+        let before = (contents(&place.log_dir()), raft.exists().then(|| contents(&raft)));
+        for start in 1..=2 {
+            let (code, line) = place.refused();
+            println!("{case}, start {start}: exit {code:?}: {line}");
+            assert_eq!(code, Some(78), "{case}, start {start}: {line}");
+            let shown = place.log_dir().display().to_string();
+            assert!(line.starts_with("REFUSING TO START (exit 78): ") && line.contains(&shown), "{line}");
+            assert!(line.contains("knows nothing"), "{case}, start {start}: {line}");
+            let after = (contents(&place.log_dir()), raft.exists().then(|| contents(&raft)));
+            assert!(after == before, "{case}, start {start}: a refusal changes nothing");
+        }
+    }
+
+    std::fs::write(&marker, log[&marker].as_ref().unwrap()).unwrap();
+    std::fs::remove_dir_all(&raft).unwrap();
+    std::fs::rename(&hidden, &raft).unwrap();
+    assert!(contents(&place.log_dir()) == log);
+    let broker = place.start();
+    runtime().block_on(async {
+        let client = admin(&place).await;
+        assert_eq!(read_all(&client, topic("t")).await.0, ["0", "1", "2"]);
+        client.produce_batch("t", numbered(3..5)).await.unwrap();
+        assert_eq!(read_all(&client, topic("t")).await.0, ["0", "1", "2", "3", "4"]);
+    });
+    assert!(broker.stop().success());
 }

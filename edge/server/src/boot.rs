@@ -1,7 +1,8 @@
 //! Every check made before the node serves.
 //!
 //! Owns the order of the start, the marker file of each data directory, and what a refusal looks like. A
-//! refusal changes nothing on disk but directories and locks that were missing.
+//! refusal changes nothing in the directories it found, and makes none: a start that was refused leaves the next
+//! one the same to decide on.
 //!
 //! The marker `malachi.format` names the on-disk format and whose data it is. It is text, so that a person
 //! can read it, and is written aside, synced and renamed:
@@ -15,6 +16,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use storage::segment::layout;
 use types::NodeId;
 
 use crate::config::Storage;
@@ -24,6 +26,8 @@ use crate::driver::{Disks, Queues};
 const MARKER: &str = "malachi.format";
 /// Where it is written before it is renamed.
 const MARKER_ASIDE: &str = "malachi.format.new";
+/// How the names of a Raft log's files end.
+const RAFT_SUFFIXES: [&str; 2] = [".wal", ".snap"];
 /// The on-disk format of this build.
 const FORMAT: u32 = 1;
 /// A marker is shorter than this.
@@ -53,6 +57,8 @@ impl Refusal {
 /// Opens, locks and identifies both data directories.
 pub(crate) fn open(storage: &Storage, queues: &Queues) -> Result<(Disks, NodeId), Refusal> {
     let fix = |error: std::io::Error| Refusal::Fix(error.to_string());
+    // Opening makes what is missing, which a refusal must not.
+    judge(&storage.log_dir, &storage.raft_dir)?;
     let log = queues.open_disk(broker::Volume::Log, &storage.log_dir).map_err(fix)?;
     let raft = queues.open_disk(broker::Volume::Raft, &storage.raft_dir).map_err(fix)?;
     let node = identify(&storage.log_dir, &storage.raft_dir)?;
@@ -60,34 +66,86 @@ pub(crate) fn open(storage: &Storage, queues: &Queues) -> Result<(Disks, NodeId)
 }
 
 /// Whose directories they are. Fresh ones get a new identity.
+///
+/// The marker of the Raft directory is written first: a log directory with a marker has had a Raft directory,
+/// so one that is missing was lost.
 fn identify(log_dir: &Path, raft_dir: &Path) -> Result<NodeId, Refusal> {
-    match (read_marker(log_dir)?, read_marker(raft_dir)?) {
-        (Some(log), Some(raft)) if log == raft => Ok(log),
-        (Some(log), Some(raft)) => Err(Refusal::Data(format!(
-            "{} belongs to node {log} and {} to node {raft}; start with two directories of one node",
-            log_dir.display(),
-            raft_dir.display()
-        ))),
-        // The identity is written here first: a start that ended in between goes on.
-        (Some(log), None) => {
-            write_marker(raft_dir, log)?;
-            Ok(log)
-        }
-        (None, Some(raft)) => Err(Refusal::Data(format!(
-            "{} has no marker, but {} belongs to node {raft}, whose records are elsewhere or lost; bring the \
-             log directory back, or start with two new directories",
-            log_dir.display(),
-            raft_dir.display()
-        ))),
-        (None, None) => {
+    // Again, because now nobody else changes them.
+    let node = match judge(log_dir, raft_dir)? {
+        Whose::Node(node) => return Ok(node),
+        Whose::Begun(node) => node,
+        Whose::Nobody => {
             let mut bytes = [0; 16];
             getrandom::fill(&mut bytes).map_err(|error| Refusal::Fix(format!("no randomness: {error}")))?;
             let node = NodeId(u128::from_be_bytes(bytes));
-            write_marker(log_dir, node)?;
             write_marker(raft_dir, node)?;
-            Ok(node)
+            node
         }
+    };
+    write_marker(log_dir, node)?;
+    Ok(node)
+}
+
+/// Whose the directories are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Node(NodeId),
+    /// The first start ended before it had written both markers.
+    Begun(NodeId),
+    Nobody,
+}
+
+/// Whether a node may run over these directories. Only looks; either may be missing.
+fn judge(log_dir: &Path, raft_dir: &Path) -> Result<Whose, Refusal> {
+    let log = look(log_dir, |name| layout::parse_dir(name).is_some())?;
+    let raft = look(raft_dir, |name| RAFT_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)))?;
+    let (log_shown, raft_shown) = (log_dir.display(), raft_dir.display());
+    let refuse = |why: String| Err(Refusal::Data(why));
+    match (log.marker, raft.marker) {
+        (Some(log), Some(raft)) if log != raft => refuse(format!(
+            "{log_shown} belongs to node {log} and {raft_shown} to node {raft}; start with two directories of \
+             one node"
+        )),
+        // Metadata that began anew would list none of them.
+        _ if log.has_data && !raft.has_data => refuse(format!(
+            "{log_shown} holds records that {raft_shown} knows nothing of; bring the right Raft directory back"
+        )),
+        (Some(node), Some(_)) => Ok(Whose::Node(node)),
+        (Some(node), None) if !raft.has_data => refuse(format!(
+            "{log_shown} belongs to node {node}, but {raft_shown} knows nothing of it; bring the right Raft \
+             directory back, or start with two new directories"
+        )),
+        (None, Some(node)) if !log.has_data && !raft.has_data => Ok(Whose::Begun(node)),
+        (None, Some(node)) => refuse(format!(
+            "{log_shown} has no marker, but {raft_shown} belongs to node {node}, whose records are elsewhere or \
+             lost; bring the log directory back, or start with two new directories"
+        )),
+        (Some(_) | None, None) if raft.has_data => refuse(format!(
+            "{raft_shown} holds a Raft log, but no {MARKER} that says whose; restore it from a backup"
+        )),
+        (Some(_) | None, None) => Ok(Whose::Nobody),
     }
+}
+
+/// What a data directory holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    marker: Option<NodeId>,
+    /// Any name that stands for records, or for metadata.
+    has_data: bool,
+}
+
+/// A directory that is missing holds nothing.
+fn look(dir: &Path, is_data: impl Fn(&str) -> bool) -> Result<Found, Refusal> {
+    let fix = |error| Refusal::Fix(format!("cannot look at the data directory {}: {error}", dir.display()));
+    let mut entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::default()),
+        Err(error) => return Err(fix(error)),
+    };
+    let has_data = entries
+        .try_fold(false, |found, entry| Ok(found || entry?.file_name().to_str().is_some_and(&is_data)));
+    Ok(Found { marker: read_marker(dir)?, has_data: has_data.map_err(fix)? })
 }
 
 fn read_marker(dir: &Path) -> Result<Option<NodeId>, Refusal> {
@@ -153,8 +211,63 @@ mod tests {
         let (log, raft) = dirs();
         let node = identify(log.path(), raft.path()).unwrap();
         assert_eq!(identify(log.path(), raft.path()), Ok(node));
-        std::fs::remove_file(raft.path().join(MARKER)).unwrap();
+        std::fs::remove_file(log.path().join(MARKER)).unwrap();
+        std::fs::write(log.path().join(MARKER_ASIDE), "mal").unwrap();
         assert_eq!(identify(log.path(), raft.path()), Ok(node), "a start that ended half-way goes on");
+        assert_eq!(judge(log.path(), raft.path()), Ok(Whose::Node(node)));
+    }
+
+    /// Every combination of markers and data; none of those that are refused may be served.
+    #[test]
+    fn what_would_begin_anew_beside_data_is_refused() {
+        let copy = "0123456789abcdef0123456789abcdef-r0-s0";
+        let wal = "00000000000000000001-0000abcd.wal";
+        let (marker, none, node) = ("malachi 1\nnode 00000000000000000000000000000007\n", "", NodeId(7));
+        // Log directory: marker, a copy; Raft directory: marker, a log.
+        let cases = [
+            (none, false, none, false, Ok(Whose::Nobody)),
+            (none, false, marker, false, Ok(Whose::Begun(node))),
+            (marker, false, marker, false, Ok(Whose::Node(node))),
+            (marker, false, marker, true, Ok(Whose::Node(node))),
+            (marker, true, marker, true, Ok(Whose::Node(node))),
+            (marker, true, marker, false, Err("knows nothing of")),
+            (marker, true, none, false, Err("knows nothing of")),
+            (marker, false, none, false, Err("knows nothing of")),
+            (none, true, none, false, Err("knows nothing of")),
+            (none, true, marker, false, Err("knows nothing of")),
+            (none, false, marker, true, Err("no marker")),
+            (none, true, marker, true, Err("no marker")),
+            (marker, true, none, true, Err("that says whose")),
+            (marker, false, none, true, Err("that says whose")),
+            (none, true, none, true, Err("that says whose")),
+            (none, false, none, true, Err("that says whose")),
+        ];
+        for (log_marker, has_copy, raft_marker, has_wal, expected) in cases {
+            let (log, raft) = dirs();
+            for (dir, text) in [(&log, log_marker), (&raft, raft_marker)] {
+                std::fs::create_dir(dir.path().join("lost+found")).unwrap();
+                if !text.is_empty() {
+                    std::fs::write(dir.path().join(MARKER), text).unwrap();
+                }
+            }
+            if has_copy {
+                std::fs::create_dir(log.path().join(copy)).unwrap();
+            }
+            if has_wal {
+                std::fs::write(raft.path().join(wal), "").unwrap();
+            }
+            let case = (log_marker, has_copy, raft_marker, has_wal);
+            match (judge(log.path(), raft.path()), expected) {
+                (Err(refusal), Err(part)) => {
+                    assert!(
+                        refusal.code() == 78 && refusal.to_string().contains(part),
+                        "{case:?}: {refusal}"
+                    );
+                    assert_eq!(identify(log.path(), raft.path()), Err(refusal), "{case:?}: nothing changed");
+                }
+                (judged, expected) => assert_eq!(judged.ok(), expected.ok(), "{case:?}"),
+            }
+        }
     }
 
     #[test]

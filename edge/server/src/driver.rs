@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use broker::{Action, Actions, ConnectionId, Event, Node, Reply, RequestId, Stop, Volume};
-use storage::disk::Completion;
+use storage::disk::{Completion, Job};
 use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
@@ -124,6 +124,7 @@ pub(crate) fn start(node: Node, disks: Disks, queues: Queues, clock: Clock) -> s
         disks,
         clock,
         actions: Actions::new(),
+        log_jobs: Vec::new(),
         connections: HashMap::new(),
         wake_at: None,
         state: state_in,
@@ -138,6 +139,8 @@ struct Driver {
     disks: Disks,
     clock: Clock,
     actions: Actions,
+    /// Jobs of the burst under way.
+    log_jobs: Vec<Job>,
     connections: HashMap<ConnectionId, mpsc::Sender<Answer>>,
     wake_at: Option<types::Instant>,
     state: watch::Sender<State>,
@@ -152,6 +155,7 @@ impl Driver {
         let mut completed = Vec::new();
         let mut arrived = Vec::new();
         self.step_all([Event::Start]);
+        self.end_burst();
         while !matches!(*self.state.borrow(), State::Stopped(_)) {
             let wake = self.clock.at(self.wake_at.unwrap_or(types::Instant(u64::MAX / 2)));
             tokio::select! {
@@ -169,6 +173,7 @@ impl Driver {
                     self.step_all([Event::Timer]);
                 }
             }
+            self.end_burst();
         }
     }
 
@@ -193,6 +198,17 @@ impl Driver {
         for event in events {
             self.node.step(now, event, &mut self.actions);
         }
+        self.perform_all();
+    }
+
+    /// The events that were waiting have been handled: what they gathered goes to the disks together.
+    fn end_burst(&mut self) {
+        self.node.flush(&mut self.actions);
+        self.perform_all();
+        self.disks.log.submit_all(self.log_jobs.drain(..));
+    }
+
+    fn perform_all(&mut self) {
         let mut actions = std::mem::take(&mut self.actions);
         actions.drain(..).for_each(|action| self.perform(action));
         self.actions = actions;
@@ -200,7 +216,7 @@ impl Driver {
 
     fn perform(&mut self, action: Action) {
         match action {
-            Action::Disk(Volume::Log, job) => self.disks.log.submit(job),
+            Action::Disk(Volume::Log, job) => self.log_jobs.push(job),
             Action::Disk(Volume::Raft, job) => self.disks.raft.submit(job),
             Action::Reply { id, reply } => self.reply(id, reply),
             Action::WakeAt(at) => self.wake_at = Some(at),

@@ -1,6 +1,6 @@
 //! The driver: sockets, disks, time and threads around one node.
 //!
-//! [`run`] is the whole server: it reads the configuration, makes every check, opens the data directories,
+//! [`run()`] is the whole server: it reads the configuration, makes every check, opens the data directories,
 //! recovers, serves, and shuts down when asked to. What the node decides is decided in `core/`; this crate
 //! performs it.
 //!

@@ -14,7 +14,9 @@ pub fn check(segment: SegmentId, base: Offset, read: &[Batch], submitted: &[Batc
         })?;
         next = batch.header.end_offset();
         let same = submitted.get(at).is_some_and(|sent| sent.header.base_offset == batch.header.base_offset);
-        ensure(same, "INV-9", || format!("{segment}: a batch at {} nobody appended there", batch.header.base_offset))?;
+        ensure(same, "INV-9", || {
+            format!("{segment}: a batch at {} nobody appended there", batch.header.base_offset)
+        })?;
     }
     Ok(())
 }

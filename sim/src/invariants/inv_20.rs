@@ -17,7 +17,10 @@ pub fn check(segment: SegmentId, log: &[u8], position: u64, batch: &Batch) -> Re
     let header = held.get(..SHARED_BYTES).map(|header| u64::from_be_bytes(field(header)));
     let same = payload == Some(&batch.payload[..]) && header == Some(batch.header.base_offset.0);
     ensure(same, "INV-20", || {
-        format!("{segment}: the acknowledged frame of offset {} is not on the platter", batch.header.base_offset)
+        format!(
+            "{segment}: the acknowledged frame of offset {} is not on the platter",
+            batch.header.base_offset
+        )
     })
 }
 

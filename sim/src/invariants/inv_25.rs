@@ -12,3 +12,8 @@ pub fn check(segment: SegmentId, from: Offset, acknowledged: Offset, reply: &Rep
         format!("{segment}: a read at {from} got the end of data, {acknowledged} was acknowledged")
     })
 }
+
+/// Judges an answer without records to a reader at `position` of a topic of which so much can be read.
+pub fn nothing_left(topic: &str, position: u64, readable: bool) -> Result<(), Violation> {
+    ensure(!readable, "INV-25", || format!("{topic}: nothing at {position}, where an acknowledged record is"))
+}

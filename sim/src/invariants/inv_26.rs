@@ -10,5 +10,7 @@ use super::{Violation, ensure};
 /// Judges a reply from a copy whose log nobody damaged: it must not speak of damage.
 pub fn check(segment: SegmentId, untouched: bool, reply: &Reply) -> Result<(), Violation> {
     let damaged = matches!(reply, Reply::Failed(Error::Damaged(_)));
-    ensure(!(untouched && damaged), "INV-26", || format!("{segment}: nothing but its index was touched, and {reply:?}"))
+    ensure(!(untouched && damaged), "INV-26", || {
+        format!("{segment}: nothing but its index was touched, and {reply:?}")
+    })
 }

@@ -3,9 +3,20 @@
 //! Each says whose rule it is and judges plain facts, so that the checks read like the rules and can be used by
 //! every simulated world.
 
+pub mod inv_01;
 pub mod inv_02;
+pub mod inv_03;
+pub mod inv_04;
+pub mod inv_05;
+pub mod inv_07;
 pub mod inv_09;
+pub mod inv_10;
+pub mod inv_12;
+pub mod inv_13;
 pub mod inv_14;
+pub mod inv_16;
+pub mod inv_17;
+pub mod inv_18;
 pub mod inv_20;
 pub mod inv_21;
 pub mod inv_22;
@@ -14,6 +25,11 @@ pub mod inv_24;
 pub mod inv_25;
 pub mod inv_26;
 pub mod inv_27;
+pub mod inv_41;
+pub mod inv_42;
+pub mod inv_43;
+pub mod inv_44;
+pub mod inv_51;
 
 use std::fmt;
 
@@ -40,6 +56,10 @@ impl fmt::Display for Violation {
 }
 
 /// `Ok`, or a violation that says what was seen.
-pub fn ensure(holds: bool, invariant: &'static str, detail: impl FnOnce() -> String) -> Result<(), Violation> {
+pub fn ensure(
+    holds: bool,
+    invariant: &'static str,
+    detail: impl FnOnce() -> String,
+) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation::new(invariant, detail())) }
 }

@@ -7,7 +7,7 @@ use storage::segment::layout;
 use storage::store::{DamageClass, Error, Extent, Reply, Request, State};
 use types::{Offset, SegmentId};
 
-use super::model::{Copy, Exists};
+use super::model::{Copy, Exists, Rot};
 use super::world::{Asked, Stop, World};
 use crate::disk::Side;
 use crate::invariants::{
@@ -24,13 +24,24 @@ impl World {
             ensure(!left, "INV-36", || format!("{segment}: removed, and its log is still there"))?;
         }
         if copy.exists == Exists::Yes && !copy.delete_pending && !copy.dead {
-            inv_26::check(segment, copy.rot.is_none() && !copy.meta_flipped && !copy.may_fail && !copy.journal_rot, reply)?;
+            inv_26::check(
+                segment,
+                copy.rot.is_none() && !copy.meta_flipped && !copy.may_fail && !copy.journal_rot,
+                reply,
+            )?;
             inv_27::check(segment, copy.is_healthy(), reply)?;
         }
         match &asked.request {
             Request::Create { base, epoch, .. } => match reply {
                 Reply::Created => {
-                    *copy = Copy { exists: Exists::Yes, base: *base, fenced: *epoch, epoch_max: *epoch, half_created: false, ..copy.absent() };
+                    *copy = Copy {
+                        exists: Exists::Yes,
+                        base: *base,
+                        fenced: *epoch,
+                        epoch_max: *epoch,
+                        half_created: false,
+                        ..copy.absent()
+                    };
                 }
                 _ => {
                     copy.half_created = true;
@@ -47,12 +58,15 @@ impl World {
             Request::SeekTime { at, .. } => {
                 if let Reply::Sought(offset) = reply {
                     let first = copy.frames.iter().find(|frame| frame.batch.header.append_time >= *at);
-                    let sure = first.filter(|frame| frame.acked && frame.batch.header.end_offset() <= asked.acked_end);
+                    let sure = first
+                        .filter(|frame| frame.acked && frame.batch.header.end_offset() <= asked.acked_end);
                     let right = match sure {
                         Some(frame) => *offset == frame.batch.header.base_offset,
                         None => *offset >= asked.acked_end.min(copy.acked_end()),
                     };
-                    ensure(right || copy.rot.is_some(), "SEEK", || format!("{segment}: {at} is not first at {offset}"))?;
+                    ensure(right || copy.rot.is_some(), "SEEK", || {
+                        format!("{segment}: {at} is not first at {offset}")
+                    })?;
                 }
             }
             Request::Fence { epoch, .. } => {
@@ -63,7 +77,9 @@ impl World {
                         copy.recorded = copy.recorded.max(extent.bytes);
                     }
                     let short = copy.rot.is_none() && extent.end < copy.acked_end();
-                    ensure(!short, "INV-15", || format!("{segment}: fenced at {}, short of an ack", extent.end))?;
+                    ensure(!short, "INV-15", || {
+                        format!("{segment}: fenced at {}, short of an ack", extent.end)
+                    })?;
                 }
             }
             Request::Seal { end, .. } => self.was_sealed(asked, *end, reply)?,
@@ -77,8 +93,15 @@ impl World {
                     ensure(!clean || report.damage.is_none(), "VERIFY", || {
                         format!("{segment}: damage where there is none: {report:?}")
                     })?;
-                    let found = report.damage.is_some() || report.bytes < copy.rot.as_ref().map_or(0, |rot| rot.position);
-                    let must = copy.rot_is_provable() && copy.sealed.is_some_and(|end| copy.rot.as_ref().and_then(|rot| copy.offset_at(rot.position)).is_some_and(|at| at < end));
+                    let found = report.damage.is_some()
+                        || report.bytes < copy.rot.as_ref().map_or(0, |rot| rot.position);
+                    let must = copy.rot_is_provable()
+                        && copy.sealed.is_some_and(|end| {
+                            copy.rot
+                                .as_ref()
+                                .and_then(|rot| copy.offset_at(rot.position))
+                                .is_some_and(|at| at < end)
+                        });
                     ensure(found || !must, "VERIFY", || format!("{segment}: did not see the rot"))?;
                 }
             }
@@ -99,7 +122,9 @@ impl World {
         let at = copy.frames.iter().position(|frame| frame.batch == *batch);
         match (reply, at) {
             (Reply::Appended { end }, Some(at)) => {
-                ensure(*end == batch.header.end_offset(), "INV-9", || format!("{segment}: acknowledged {end}"))?;
+                ensure(*end == batch.header.end_offset(), "INV-9", || {
+                    format!("{segment}: acknowledged {end}")
+                })?;
                 copy.frames[at].acked = true;
                 ensure(copy.frames[..at].iter().all(|frame| frame.acked), "INV-9", || {
                     format!("{segment}: {end} was acknowledged before what lies below it")
@@ -134,14 +159,19 @@ impl World {
             Reply::Read(batches) => {
                 let first = batches.first().ok_or_else(|| Violation::new("INV-25", "an empty read"))?;
                 let holds = (first.header.base_offset..first.header.end_offset()).contains(&from);
-                ensure(holds, "INV-9", || format!("{segment}: asked for {from}, got {}", first.header.base_offset))?;
-                let skipped = copy.frames.iter().filter(|frame| frame.batch.header.end_offset() <= from).count();
+                ensure(holds, "INV-9", || {
+                    format!("{segment}: asked for {from}, got {}", first.header.base_offset)
+                })?;
+                let skipped =
+                    copy.frames.iter().filter(|frame| frame.batch.header.end_offset() <= from).count();
                 let expected: Vec<Batch> = copy.batches().split_off(skipped);
                 inv_09::check(segment, first.header.base_offset, batches, &expected)?;
                 for (read, frame) in batches.iter().zip(&copy.frames[skipped..]) {
                     inv_24::check(segment, read, &frame.batch)?;
                     // A latched copy is only read, so what a crash left of its tail is not made durable either.
-                    ensure(frame.acked || copy.latched, "INV-41", || format!("{segment}: a batch nobody has acknowledged was read"))?;
+                    ensure(frame.acked || copy.latched, "INV-41", || {
+                        format!("{segment}: a batch nobody has acknowledged was read")
+                    })?;
                 }
                 self.summary.batches_checked += batches.len() as u64;
             }
@@ -160,7 +190,9 @@ impl World {
         let Some(copy) = self.model.get_mut(&segment) else { return Ok(()) };
         match reply {
             Reply::Sealed(extent) => {
-                ensure(extent.end == end, "INV-18", || format!("{segment}: sealed at {}, not {end}", extent.end))?;
+                ensure(extent.end == end, "INV-18", || {
+                    format!("{segment}: sealed at {}, not {end}", extent.end)
+                })?;
                 let other = copy.sealed.is_some_and(|sealed| sealed != end);
                 ensure(!other, "INV-18", || format!("{segment}: sealed a second time, at {end}"))?;
                 copy.sealed = Some(end);
@@ -172,8 +204,13 @@ impl World {
                 copy.stopped = true;
             }
             Reply::Failed(Error::CannotSeal { .. }) => {
-                let boundary = end == copy.base || copy.frames.iter().any(|frame| frame.batch.header.end_offset() == end);
-                let must = boundary && end >= copy.base && end <= asked.acked_end && copy.rot.is_none() && copy.known;
+                let boundary = end == copy.base
+                    || copy.frames.iter().any(|frame| frame.batch.header.end_offset() == end);
+                let must = boundary
+                    && end >= copy.base
+                    && end <= asked.acked_end
+                    && copy.rot.is_none()
+                    && copy.known;
                 ensure(!must, "SEAL", || format!("{segment}: {end} is a boundary and was refused"))?;
             }
             _ => {}
@@ -189,7 +226,9 @@ impl World {
         inv_02::check(segment, copy.exists == Exists::Yes && !copy.delete_pending, &reply)?;
         match reply {
             Reply::Inspected(extent) => {
-                ensure(copy.exists != Exists::No || copy.half_created, "INV-12", || format!("{segment}: a removed copy is back"))?;
+                ensure(copy.exists != Exists::No || copy.half_created, "INV-12", || {
+                    format!("{segment}: a removed copy is back")
+                })?;
                 if copy.delete_pending {
                     // The removal that was asked for may have got anywhere; all that is left to do is to end it.
                     self.call(Request::Delete { segment })?;
@@ -208,11 +247,15 @@ impl World {
                 self.model.insert(segment, absent);
             }
             Reply::Failed(Error::Damaged(damage)) if damage.class == DamageClass::Meta => {
-                ensure(copy.meta_flipped || copy.may_fail, "INV-24", || format!("{segment}: copy.meta is damaged by itself"))?;
+                ensure(copy.meta_flipped || copy.may_fail, "INV-24", || {
+                    format!("{segment}: copy.meta is damaged by itself")
+                })?;
                 self.learn_dead(segment);
             }
             other => {
-                ensure(copy.may_fail || copy.rot.is_some(), "INV-27", || format!("{segment}: {other:?} without a fault"))?;
+                ensure(copy.may_fail || copy.rot.is_some(), "INV-27", || {
+                    format!("{segment}: {other:?} without a fault")
+                })?;
             }
         }
         Ok(())
@@ -232,38 +275,69 @@ impl World {
         copy.poisoned = false;
         copy.half_created = false;
         if copy.exists != Exists::Yes {
-            *copy = Copy { exists: Exists::Yes, base: extent.base, fenced: extent.epoch, epoch_max: extent.epoch, ..copy.absent() };
+            *copy = Copy {
+                exists: Exists::Yes,
+                base: extent.base,
+                fenced: extent.epoch,
+                epoch_max: extent.epoch,
+                ..copy.absent()
+            };
         }
-        ensure(extent.epoch >= copy.fenced, "INV-14", || format!("{segment}: fenced at {}, now {}", copy.fenced, extent.epoch))?;
+        ensure(extent.epoch >= copy.fenced, "INV-14", || {
+            format!("{segment}: fenced at {}, now {}", copy.fenced, extent.epoch)
+        })?;
         let is_latched = matches!(extent.state, State::Latched(_));
-        ensure(is_latched || !copy.latched, "LATCH", || format!("{segment}: was latched, is {:?}", extent.state))?;
+        ensure(is_latched || !copy.latched, "LATCH", || {
+            format!("{segment}: was latched, is {:?}", extent.state)
+        })?;
         let excused = copy.latch_pending || copy.latched || copy.rot.is_some() || copy.journal_rot;
-        ensure(!is_latched || excused, "INV-22", || format!("{segment}: latched without damage, {extent:?}"))?;
+        ensure(!is_latched || excused, "INV-22", || {
+            format!("{segment}: latched without damage, {extent:?}")
+        })?;
         copy.fenced = copy.fenced.max(extent.epoch);
         copy.epoch_max = copy.epoch_max.max(extent.epoch);
         copy.latched |= is_latched && (copy.latch_pending || (copy.journal_rot && copy.rot.is_none()));
         copy.latch_pending &= is_latched;
-        if extent.state == State::Sealed || (is_latched && copy.rot.is_none() && extent.end != copy.acked_end() && copy.seals_pending.contains(&extent.end)) {
-            let known = copy.sealed.map_or(copy.seals_pending.contains(&extent.end), |sealed| sealed == extent.end);
-            ensure(known, "INV-18", || format!("{segment}: sealed at {}, nobody asked for that", extent.end))?;
+        if extent.state == State::Sealed
+            || (is_latched
+                && copy.rot.is_none()
+                && extent.end != copy.acked_end()
+                && copy.seals_pending.contains(&extent.end))
+        {
+            let known =
+                copy.sealed.map_or(copy.seals_pending.contains(&extent.end), |sealed| sealed == extent.end);
+            ensure(known, "INV-18", || {
+                format!("{segment}: sealed at {}, nobody asked for that", extent.end)
+            })?;
             copy.sealed = Some(extent.end);
         }
         copy.seals_pending.clear();
         if let Some(sealed) = copy.sealed {
-            ensure(extent.end == sealed, "INV-20", || format!("{segment}: sealed at {sealed}, ends at {}", extent.end))?;
+            ensure(extent.end == sealed, "INV-20", || {
+                format!("{segment}: sealed at {sealed}, ends at {}", extent.end)
+            })?;
             copy.seal(sealed);
             return Ok(());
         }
         self.learn_end(segment, extent, held, is_latched)
     }
 
-    fn learn_end(&mut self, segment: SegmentId, extent: &Extent, held: &[Batch], is_latched: bool) -> Result<(), Violation> {
+    fn learn_end(
+        &mut self,
+        segment: SegmentId,
+        extent: &Extent,
+        held: &[Batch],
+        is_latched: bool,
+    ) -> Result<(), Violation> {
         let copy = self.model.get_mut(&segment).expect("audited copies are in the model");
-        let boundary = extent.end == copy.base || copy.frames.iter().any(|frame| frame.batch.header.end_offset() == extent.end);
+        let boundary = extent.end == copy.base
+            || copy.frames.iter().any(|frame| frame.batch.header.end_offset() == extent.end);
         ensure(boundary, "INV-9", || format!("{segment}: ends at {}, where no batch ends", extent.end))?;
         let rotten = copy.rot.as_ref().and_then(|rot| copy.offset_at(rot.position));
         if copy.rot_is_provable() {
-            ensure(is_latched, "INV-22", || format!("{segment}: rot below {} was not noticed", copy.testimony()))?;
+            ensure(is_latched, "INV-22", || {
+                format!("{segment}: rot below {} was not noticed", copy.testimony())
+            })?;
         }
         let lost = copy.journal_rot && is_latched;
         let excused = lost || (rotten == Some(extent.end) && (is_latched || !copy.rot_is_provable()));
@@ -301,7 +375,8 @@ impl World {
         let copy = &self.model[&segment];
         let Some(rot) = &copy.rot else { return Ok(()) };
         let Some(frozen) = &rot.frozen else { return Ok(()) };
-        let removing = |asked: &Asked| asked.segment == segment && matches!(asked.request, Request::Delete { .. });
+        let removing =
+            |asked: &Asked| asked.segment == segment && matches!(asked.request, Request::Delete { .. });
         if copy.delete_pending || self.asked.values().any(removing) {
             return Ok(());
         }
@@ -318,12 +393,15 @@ impl World {
         let Some(rot) = copy.rot.as_ref().filter(|_| copy.journaled) else { return };
         let at = usize::try_from(rot.position).unwrap_or(usize::MAX);
         let frame = copy.placed().find(|(at, _)| *at == rot.position).map(|(_, frame)| &frame.batch);
+        let meta_latched = meta.as_ref().is_ok_and(|meta| meta.latched.is_some());
         let Some((frame, identity)) = frame.zip(meta.ok().map(|meta| meta.identity())) else { return };
         let header = log.get(at..).and_then(<[u8]>::first_chunk::<HEADER_BYTES>);
         let header = header.and_then(|bytes| Header::decode(bytes, identity).ok()).map(|(header, _)| header);
         let payload = log.get(at + HEADER_BYTES..).and_then(|rest| rest.get(..frame.payload.len()));
         if header == Some(frame.header) && payload == Some(&frame.payload[..]) {
-            copy.rot = None;
+            // A copy that is latched stays so, though its bytes are right again.
+            let latched = meta_latched;
+            copy.rot = copy.rot.take().filter(|_| latched).map(|rot| Rot { frozen: None, ..rot });
         }
     }
 
@@ -341,7 +419,8 @@ impl World {
         ["journal/a.log", "journal/b.log"].iter().any(|path| {
             let bytes = self.disk.bytes(path, Side::Platter).unwrap_or_default();
             let payload = &batch.payload[..];
-            (payload.len() < 16 && !bytes.is_empty()) || bytes.windows(payload.len()).any(|window| window == payload)
+            (payload.len() < 16 && !bytes.is_empty())
+                || bytes.windows(payload.len()).any(|window| window == payload)
         })
     }
 

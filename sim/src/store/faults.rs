@@ -112,14 +112,17 @@ impl World {
         let Some(bytes) = self.disk.bytes(path, Side::Platter).map(<[u8]>::to_vec) else { return };
         let Some(stamp) = Stamp::decode(&bytes) else { return };
         let (mut at, mut spoken_for) = (RECORDS_AT as usize, 0);
-        while let Some((header, _)) = bytes.get(at..).and_then(|rest| Header::decode(rest, stamp, at as u64)) {
+        while let Some((header, _)) = bytes.get(at..).and_then(|rest| Header::decode(rest, stamp, at as u64))
+        {
             if header.durable_before.sequence == stamp.sequence {
                 spoken_for = header.durable_before.at;
             }
             at += HEADER_BYTES + header.payload_len as usize;
         }
         if rng.random_bool(0.2) {
+            // The other header still tells, unless a crash was just about to write it.
             self.disk.corrupt(path, rng.random_range(0..36), &[1 << rng.random_range(0..8)]);
+            self.model.values_mut().for_each(|copy| copy.journal_rot |= copy.sealed.is_none());
             return;
         }
         if spoken_for <= RECORDS_AT {
@@ -136,18 +139,24 @@ impl World {
         self.say(|| format!("!! a bit of {path} at {at}"));
         self.summary.flips += 1;
         for copy in self.model.values_mut().filter(|copy| copy.sealed.is_none()) {
-            copy.journal_rot = copy.exists != Exists::No;
+            copy.journal_rot = true;
         }
     }
 
     /// Flips a bit of a copy at rest: in its log, or in its `copy.meta`.
     pub(super) fn rot(&mut self, rng: &mut SmallRng, segment: SegmentId) {
         let copy = &self.model[&segment];
-        if copy.exists != Exists::Yes || copy.dead || copy.rot.is_some() || copy.meta_flipped || copy.delete_pending {
+        if copy.exists != Exists::Yes
+            || copy.dead
+            || copy.rot.is_some()
+            || copy.meta_flipped
+            || copy.delete_pending
+        {
             return;
         }
         if rng.random_bool(0.15) {
-            let flipped = self.disk.flip_bit(&layout::meta(segment), rng.random_range(0..96), rng.random_range(0..8));
+            let flipped =
+                self.disk.flip_bit(&layout::meta(segment), rng.random_range(0..96), rng.random_range(0..8));
             self.say(|| format!("!! a bit of copy.meta of {segment}: {flipped}"));
             self.model.get_mut(&segment).expect("just looked at").meta_flipped = flipped;
             self.summary.flips += u64::from(flipped);
@@ -175,10 +184,18 @@ impl World {
         let copy = self.model.get_mut(&segment).expect("just looked at");
         copy.rot = Some(Rot { position, frozen: None });
         if copy.rot_is_provable() {
-            let kept = usize::try_from(copy.acked_bytes()).unwrap_or(usize::MAX);
+            // Behind the rotten frame the journal may still bring frames home that were acknowledged.
+            let frame = copy
+                .placed()
+                .find(|(at, _)| *at == position)
+                .map(|(_, frame)| frame.batch.header.frame_len());
+            let end = frame.filter(|_| copy.journaled).map_or(copy.acked_bytes(), |len| position + len);
+            let kept = usize::try_from(end).unwrap_or(usize::MAX);
             copy.rot = Some(Rot { position, frozen: Some(log[..log.len().min(kept)].to_vec()) });
         }
         let provable = copy.rot_is_provable();
-        self.say(|| format!("!! a bit of {path:?} at {at}, in the frame at {position}, provable: {provable}"));
+        self.say(|| {
+            format!("!! a bit of {path:?} at {at}, in the frame at {position}, provable: {provable}")
+        });
     }
 }

@@ -126,19 +126,29 @@ impl Copy {
 
     /// A copy that is not there, or not yet: only what outlives it is kept.
     pub(super) fn absent(&self) -> Self {
-        Self { may_fail: self.may_fail, half_created: self.half_created, journaled: self.journaled, ..Self::new() }
+        Self {
+            may_fail: self.may_fail,
+            half_created: self.half_created,
+            journaled: self.journaled,
+            // While the journal cannot be emptied, its damage meets whatever takes appends at the next start.
+            journal_rot: self.journal_rot,
+            ..Self::new()
+        }
     }
 
     /// The frame that byte `at` of the log belongs to: its first byte.
     pub(super) fn frame_at(&self, at: u64) -> Option<u64> {
-        self.placed().find(|(position, frame)| (*position..*position + frame.batch.header.frame_len()).contains(&at)).map(|(p, _)| p)
+        self.placed()
+            .find(|(position, frame)| (*position..*position + frame.batch.header.frame_len()).contains(&at))
+            .map(|(p, _)| p)
     }
 
     /// How far surviving evidence says the log was synced: acknowledged frames other than the rotten one, and
     /// recorded fences and seals.
     pub(super) fn testimony(&self) -> u64 {
         let rotten = self.rot.as_ref().map(|rot| rot.position);
-        let frames = self.placed().filter(|(at, frame)| !self.journaled && frame.acked && Some(*at) != rotten);
+        let frames =
+            self.placed().filter(|(at, frame)| !self.journaled && frame.acked && Some(*at) != rotten);
         frames.map(|(_, frame)| frame.testimony).max().unwrap_or(0).max(self.recorded)
     }
 
@@ -165,7 +175,13 @@ impl Copy {
 
     /// Nothing wrong was done to it and nothing is known to be wrong with it.
     pub(super) fn is_healthy(&self) -> bool {
-        !self.may_fail && self.rot.is_none() && !self.meta_flipped && !self.latched && !self.latch_pending && !self.stopped && !self.journal_rot
+        !self.may_fail
+            && self.rot.is_none()
+            && !self.meta_flipped
+            && !self.latched
+            && !self.latch_pending
+            && !self.stopped
+            && !self.journal_rot
     }
 
     /// When the last batch was appended.

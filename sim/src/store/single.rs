@@ -71,6 +71,7 @@ impl Single {
         self.next += 1;
         let mut actions = Vec::new();
         self.store.request(self.now, id, request, &mut actions);
+        self.store.flush(&mut actions);
         self.act(actions, Some(id)).expect("every request is answered")
     }
 
@@ -80,6 +81,7 @@ impl Single {
         self.next += 1;
         let mut actions = Vec::new();
         self.store.request(self.now, id, request, &mut actions);
+        self.store.flush(&mut actions);
         for action in actions {
             if let Action::Disk(job) = action {
                 self.disk.submit(job);
@@ -104,7 +106,8 @@ impl Single {
     /// The request [`append`](Self::append) makes.
     #[must_use]
     pub fn append_request(&self, segment: SegmentId, payload: &[u8]) -> Request {
-        let end = self.store.copies().find(|(id, _)| *id == segment).map_or(Offset::ZERO, |(_, extent)| extent.end);
+        let end =
+            self.store.copies().find(|(id, _)| *id == segment).map_or(Offset::ZERO, |(_, extent)| extent.end);
         let header = Header {
             flags: Flags::default(),
             payload_len: u32::try_from(payload.len()).expect("small payloads"),
@@ -171,6 +174,7 @@ impl Single {
             // Everything that was set in motion comes to its end, the answer's aftermath included.
             let Some(completion) = self.disk.wait() else { return answer };
             self.store.complete(self.now, completion, &mut queue);
+            self.store.flush(&mut queue);
         }
     }
 }

@@ -88,7 +88,8 @@ impl World {
         }
         if rng.random_bool(0.05) {
             self.disk.plant_dir(FOREIGN);
-            self.disk.plant_file(&format!("{FOREIGN}/00000000000000000000.log"), b"someone's backup".to_vec());
+            self.disk
+                .plant_file(&format!("{FOREIGN}/00000000000000000000.log"), b"someone's backup".to_vec());
         }
     }
 
@@ -166,7 +167,11 @@ impl World {
             78..=80 => {
                 let frames = copy.frames.len();
                 let boundary = |at: usize| copy.frames[at].batch.header.end_offset();
-                let at = if frames > 0 && rng.random_bool(0.3) { boundary(rng.random_range(0..frames)) } else { end };
+                let at = if frames > 0 && rng.random_bool(0.3) {
+                    boundary(rng.random_range(0..frames))
+                } else {
+                    end
+                };
                 let at = if rng.random_bool(0.1) { Offset(at.0 + 1) } else { at };
                 self.send(Request::Seal { segment, end: at, at: WallTime(7) })?;
             }
@@ -194,7 +199,9 @@ impl World {
     fn pump_until_answered(&mut self, segment: SegmentId) -> Result<(), Stop> {
         while self.asked.values().any(|asked| asked.segment == segment) {
             if !self.step()? {
-                return Err(Violation::new("INV-5", format!("{segment}: a request was never answered")).into());
+                return Err(
+                    Violation::new("INV-5", format!("{segment}: a request was never answered")).into()
+                );
             }
         }
         Ok(())

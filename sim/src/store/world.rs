@@ -59,7 +59,10 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, options: Options) -> Self {
         let mut rng: SmallRng = rand::SeedableRng::seed_from_u64(seed ^ 0x0c0f_fee0);
-        let range = RangeId { topic: TopicId(0xabc0_0000_0000_0000_0000_0000_0000_0000 + u128::from(seed)), seq: RangeSeq(1) };
+        let range = RangeId {
+            topic: TopicId(0xabc0_0000_0000_0000_0000_0000_0000_0000 + u128::from(seed)),
+            seq: RangeSeq(1),
+        };
         let copies = rng.random_range(1..5);
         let config = Config {
             seed,
@@ -76,7 +79,8 @@ impl World {
             ..Config::default()
         };
         let fresh = Copy { journaled: config.journal_bytes > 0, ..Copy::new() };
-        let model = (0..copies).map(|seq| (SegmentId { range, seq: SegmentSeq(seq) }, fresh.clone())).collect();
+        let model =
+            (0..copies).map(|seq| (SegmentId { range, seq: SegmentSeq(seq) }, fresh.clone())).collect();
         let mut faults = Faults::none();
         if rng.random_bool(0.3) {
             faults.names = crate::disk::NameLoss::Prefix;
@@ -161,7 +165,9 @@ impl World {
     fn unanswered(&mut self, asked: &Asked) {
         let Some(copy) = self.model.get_mut(&asked.segment) else { return };
         match &asked.request {
-            Request::Create { .. } => copy.exists = if copy.exists == Exists::Yes { Exists::Yes } else { Exists::Maybe },
+            Request::Create { .. } => {
+                copy.exists = if copy.exists == Exists::Yes { Exists::Yes } else { Exists::Maybe }
+            }
             Request::Seal { end, .. } => copy.seals_pending.push(*end),
             Request::Latch { .. } => copy.latch_pending = true,
             Request::Delete { .. } => copy.delete_pending = true,
@@ -184,6 +190,10 @@ impl World {
         self.asked.insert(id, Asked { segment, request: request.clone(), acked_end });
         let mut out = Vec::new();
         self.store.request(self.now, id, request, &mut out);
+        // A burst is some requests; what it gathered flies with the next step of the disk at the latest.
+        if id.0 % 3 != 0 {
+            self.store.flush(&mut out);
+        }
         self.act(out)?;
         Ok(id)
     }
@@ -209,6 +219,9 @@ impl World {
             }
             *left -= 1;
         }
+        let mut out = Vec::new();
+        self.store.flush(&mut out);
+        self.act(out)?;
         let took = self.disk.step();
         if let Some(took) = took {
             self.now = self.now.plus(took);
@@ -283,9 +296,16 @@ fn brief(request: &Request) -> String {
     match request {
         Request::Append { epoch, batch, .. } => {
             let header = &batch.header;
-            format!("s{segment} Append at {} x{}, {} bytes, epoch {epoch}", header.base_offset, header.record_count, header.frame_len())
+            format!(
+                "s{segment} Append at {} x{}, {} bytes, epoch {epoch}",
+                header.base_offset,
+                header.record_count,
+                header.frame_len()
+            )
         }
-        Request::Create { base, epoch, expect_full, .. } => format!("s{segment} Create at {base}, epoch {epoch}, full {expect_full}"),
+        Request::Create { base, epoch, expect_full, .. } => {
+            format!("s{segment} Create at {base}, epoch {epoch}, full {expect_full}")
+        }
         Request::Read { from, bytes_max, .. } => format!("s{segment} Read from {from}, {bytes_max} bytes"),
         Request::SeekTime { at, .. } => format!("s{segment} SeekTime {at}"),
         Request::Fence { epoch, .. } => format!("s{segment} Fence epoch {epoch}"),
@@ -299,7 +319,9 @@ fn brief(request: &Request) -> String {
 
 fn brief_reply(reply: &Reply) -> String {
     match reply {
-        Reply::Read(batches) => format!("Read({} batches from {})", batches.len(), batches[0].header.base_offset),
+        Reply::Read(batches) => {
+            format!("Read({} batches from {})", batches.len(), batches[0].header.base_offset)
+        }
         Reply::Created
         | Reply::Appended { .. }
         | Reply::Sought(_)

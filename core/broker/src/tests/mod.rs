@@ -108,6 +108,7 @@ impl Bench {
         let mut actions = Actions::new();
         self.node.step(self.now, Event::Wall(self.wall), &mut actions);
         self.node.step(self.now, event, &mut actions);
+        self.node.flush(&mut actions);
         self.perform(actions);
     }
 

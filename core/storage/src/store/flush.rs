@@ -21,7 +21,7 @@ const WRITE_BACK_IDLE: usize = 64;
 
 impl Store {
     /// Sends what waits to the disk, if it is not busy with enough already.
-    pub(super) fn flush(&mut self) {
+    pub(super) fn send_gathered(&mut self) {
         while self.desk.flights() < FLIGHTS_MAX {
             let waiting = self.desk.take_dirty();
             if waiting.is_empty() {

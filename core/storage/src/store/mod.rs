@@ -31,6 +31,9 @@ use self::desk::{Desk, Owner};
 use self::start::Start;
 use crate::disk;
 
+/// Durable ends recorded with each tick: each is two syncs that an append arriving now would wait for.
+const RECORDS_PER_TICK: usize = 8;
+
 /// The copies of one data directory.
 #[derive(Debug)]
 pub struct Store {
@@ -50,6 +53,15 @@ impl Store {
     /// that are refused as [`Error::Overloaded`].
     pub fn start(&mut self, out: &mut Vec<Action>) {
         self.look();
+        out.append(&mut self.desk.actions);
+    }
+
+    /// Sends what the requests and completions since the last call have gathered to the disk.
+    ///
+    /// Whoever drives the store calls this after each burst of calls: what is gathered in one burst shares a
+    /// sync. Nothing that was appended moves before it.
+    pub fn flush(&mut self, out: &mut Vec<Action>) {
+        self.send_gathered();
         out.append(&mut self.desk.actions);
     }
 
@@ -81,7 +93,7 @@ impl Store {
             Some(Owner::Task(segment)) => {
                 self.with(segment, |copy, desk| copy.task_done(desk, result));
                 if !self.start.done {
-                    self.brought_home();
+                    self.brought_home(Some(segment));
                 }
             }
             Some(Owner::Nobody) | None => {}
@@ -94,8 +106,8 @@ impl Store {
         self.desk.now = now;
         let idle = Duration::from_millis(limits::IDLE_RECORD_MS);
         let due = |(_, since): &(&SegmentId, &Instant)| now.since(**since) >= idle;
-        let due: Vec<SegmentId> =
-            self.desk.unrecorded.iter().filter(due).map(|(segment, _)| *segment).collect();
+        let due = self.desk.unrecorded.iter().filter(due).map(|(segment, _)| *segment).take(RECORDS_PER_TICK);
+        let due: Vec<SegmentId> = due.collect();
         for segment in due {
             self.desk.unrecorded.remove(&segment);
             self.with(segment, |copy, desk| copy.record_end(desk));
@@ -156,7 +168,6 @@ impl Store {
 
     /// Brings what all copies share back within its limits and hands out the actions.
     fn settle(&mut self, out: &mut Vec<Action>) {
-        self.flush();
         while let Some((segment, base)) = self.desk.cache_surplus() {
             self.with(segment, |copy, _| copy.uncache(base));
         }

@@ -1,10 +1,11 @@
 //! The start: what does the directory hold?
 //!
 //! One small file is read for each copy; logs are only looked at when somebody asks for them. The names of what
-//! is found are synced first: a process that was killed may have left some that only the page cache knows. A directory
-//! Frames that only the journal has are brought home before anything else may happen. A directory
-//! without a `copy.meta` of its own is nobody's: it is reported and left alone. A `copy.meta` that cannot be
-//! read is damage of that copy.
+//! is found are synced first: a process that was killed may have left some that only the page cache knows. Frames
+//! that only the journal has are brought home before anything else may happen.
+//!
+//! A directory without a `copy.meta` of its own is nobody's: it is reported and left alone. A `copy.meta` that
+//! cannot be read is damage of that copy.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -106,7 +107,7 @@ impl Store {
                 self.desk.latching -= 1;
                 // What a copy could not record, the journal still shows at the next start.
                 self.start.keep_journal |= result.is_err();
-                return self.brought_home();
+                return self.brought_home(None);
             }
             (Lookup::Emptied, result) => {
                 self.start.keep_journal |= result.is_err();
@@ -240,22 +241,15 @@ impl Store {
                 self.start.recovering.insert(segment);
             }
         }
-        self.brought_home();
+        self.brought_home(None);
     }
 
     /// A copy may have got its frames: with the last of them the journal is emptied.
-    pub(super) fn brought_home(&mut self) {
-        let copies = &self.copies;
-        let done: Vec<SegmentId> = self
-            .start
-            .recovering
-            .iter()
-            .copied()
-            .filter(|segment| copies.get(segment).is_none_or(Copy::is_idle))
-            .collect();
-        for segment in done {
-            self.start.recovering.remove(&segment);
-            self.start.keep_journal |= copies.get(&segment).is_some_and(|copy| !copy.is_open());
+    pub(super) fn brought_home(&mut self, segment: Option<SegmentId>) {
+        if let Some(segment) = segment.filter(|segment| self.copies.get(segment).is_none_or(Copy::is_idle)) {
+            if self.start.recovering.remove(&segment) {
+                self.start.keep_journal |= self.copies.get(&segment).is_some_and(|copy| !copy.is_open());
+            }
         }
         let waits = self.start.reading > 0 || self.desk.latching > 0 || !self.start.recovering.is_empty();
         if waits || !std::mem::take(&mut self.start.bringing_home) {

@@ -3,7 +3,7 @@
 //! ```text
 //! waiting:  [W a, S a] [W a, S a] [W b, S b] [W a, S a] [Create c] ...
 //!           └────────────── one flush ────────────────┘
-//! calls:    pwritev a (three writes joined), pwritev b, fdatasync a, fdatasync b, four completions
+//! calls:    pwritev a (three writes joined), pwritev b, fdatasync a beside fdatasync b, four completions
 //! ```
 //!
 //! Invariants
@@ -14,7 +14,7 @@
 //! - A failed write fails its job and every later one on that file; earlier jobs on it still get their sync,
 //!   which tells the truth about their bytes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use storage::disk::{Completion, Error, FileId, Job, JobId, Output, Step};
 
 use super::failure::Failure;
 use super::file::OpenFile;
+use super::syncers::Target;
 use super::volume::Volume;
 
 /// Runs the next job of `waiting`, with all behind it that can share its syncs. `waiting` is not empty.
@@ -29,8 +30,45 @@ pub(super) fn run_next(volume: &mut Volume, waiting: &mut VecDeque<Job>, complet
     let able = waiting.iter().take_while(|job| can_share(job)).count();
     if able > 0 {
         Flush::new(waiting.drain(..able)).run(volume, complete);
+        return;
+    }
+    let looking = waiting.iter().take_while(|job| only_looks(job)).count();
+    if looking > 1 {
+        look(volume, waiting.drain(..looking).collect(), complete);
     } else if let Some(job) = waiting.pop_front() {
         complete(run_alone(volume, &job));
+    }
+}
+
+/// Syncs of directories first, then nothing that changes a name or a byte: a store's start is made of these.
+fn only_looks(job: &Job) -> bool {
+    let rest = job.steps.iter().skip_while(|step| matches!(step, Step::SyncDir(_)));
+    rest.into_iter().all(|step| matches!(step, Step::Open { .. } | Step::Close(_)) || step.is_reading())
+}
+
+/// Runs jobs that only look. None of them changes a name, so all of their directories can be synced before the
+/// first of them goes on.
+fn look(volume: &mut Volume, jobs: Vec<Job>, complete: &dyn Fn(Completion)) {
+    let dirs = jobs.iter().flat_map(|job| &job.steps);
+    let dirs = dirs.filter_map(|step| if let Step::SyncDir(dir) = step { Some(dir.clone()) } else { None });
+    let synced = volume.sync_dirs(dirs.collect());
+    for job in jobs {
+        complete(run_with(volume, &job, &mut |volume, step| match step {
+            Step::SyncDir(dir) => {
+                let result = synced.get(dir).expect("every directory of these jobs was synced");
+                result.clone().map(|()| Output::Done)
+            }
+            Step::Open { .. } | Step::Close(_) | Step::Read { .. } | Step::List(_) => volume.run(step),
+            Step::CreateDir(_)
+            | Step::RemoveDir(_)
+            | Step::Create { .. }
+            | Step::Write { .. }
+            | Step::Zero { .. }
+            | Step::Sync(_)
+            | Step::Truncate { .. }
+            | Step::Rename { .. }
+            | Step::Remove(_) => unreachable!("only jobs that look come here"),
+        }));
     }
 }
 
@@ -45,9 +83,17 @@ fn can_share(job: &Job) -> bool {
 }
 
 fn run_alone(volume: &mut Volume, job: &Job) -> Completion {
+    run_with(volume, job, &mut Volume::run)
+}
+
+fn run_with(
+    volume: &mut Volume,
+    job: &Job,
+    run: &mut dyn FnMut(&mut Volume, &Step) -> Result<Output, Failure>,
+) -> Completion {
     let mut result = Ok(Output::Done);
     for (index, step) in job.steps.iter().enumerate() {
-        result = volume.run(step).map_err(|failure| failure.in_step(index));
+        result = run(volume, step).map_err(|failure| failure.in_step(index));
         if result.is_err() {
             volume.shared.counters.failed();
             break;
@@ -241,26 +287,31 @@ impl Flush {
         }
     }
 
-    /// Syncs each file once for all jobs whose writes succeeded.
+    /// Syncs each file once for all jobs whose writes succeeded. A later job of the flush may have poisoned it
+    /// since; the bytes of these are in place all the same.
     fn sync(&mut self, volume: &Volume) {
-        let mut results: BTreeMap<FileId, Result<(), Failure>> = BTreeMap::new();
-        for member in self.members.iter_mut().filter(|member| member.result.is_ok()) {
-            let mut failed = None;
-            for (index, file) in member.syncs() {
-                let result = results.entry(file).or_insert_with(|| sync(volume, file));
-                if let (Err(failure), None) = (result, &failed) {
-                    failed = Some((index, failure.clone()));
+        let written = self.members.iter().filter(|member| member.result.is_ok());
+        let wanted: BTreeSet<_> = written.flat_map(Member::syncs).map(|(_, file)| file).collect();
+        let (mut ids, mut files, mut results) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for id in wanted {
+            match volume.shared.file(id) {
+                Ok(file) => {
+                    ids.push(id);
+                    files.push(Target::File(file));
                 }
+                Err(failure) => drop(results.insert(id, Err(failure))),
             }
+        }
+        let synced = volume.syncers.sync_all(files, &volume.shared.counters);
+        results.extend(ids.into_iter().zip(synced));
+        for member in self.members.iter_mut().filter(|member| member.result.is_ok()) {
+            let failed = member.syncs().find_map(|(index, file)| {
+                let result = results.get(&file).expect("every file wanted has its result");
+                result.as_ref().err().map(|failure| (index, failure.clone()))
+            });
             if let Some((index, failure)) = failed {
                 member.fail(index, failure);
             }
         }
     }
-}
-
-/// Syncs a file that may have been poisoned since by a later job of the flush.
-fn sync(volume: &Volume, file: FileId) -> Result<(), Failure> {
-    let file = volume.shared.file(file)?;
-    file.sync(&volume.shared.counters).inspect_err(|_| file.poison())
 }

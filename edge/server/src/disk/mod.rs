@@ -22,6 +22,7 @@ mod file;
 mod flush;
 mod queue;
 mod root;
+mod syncers;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -44,11 +45,13 @@ use volume::{Shared, Volume};
 pub struct Options {
     /// Threads that read beside the storage thread; at least 1.
     pub readers: usize,
+    /// Threads that help the storage thread when one flush syncs several files; they sleep otherwise.
+    pub sync_helpers: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { readers: 4 }
+        Self { readers: 4, sync_helpers: 15 }
     }
 }
 
@@ -81,7 +84,7 @@ impl RealDisk {
         let complete: Complete = Arc::new(complete);
         let (jobs, reads) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
         let mut disk = Self { jobs, reads, shared, threads: Vec::new() };
-        disk.spawn_storage(complete.clone())?;
+        disk.spawn_storage(options.sync_helpers, complete.clone())?;
         for number in 0..options.readers.max(1) {
             disk.spawn_reader(number, complete.clone())?;
         }
@@ -96,21 +99,41 @@ impl RealDisk {
         queue.push(job);
     }
 
+    /// Takes jobs in order, as [`submit`](Self::submit) does each. Those that can share their syncs do: the
+    /// storage thread does not begin with the first before it has seen the last.
+    pub fn submit_all(&self, jobs: impl IntoIterator<Item = Job>) {
+        let (mut reads, mut others) = (Vec::new(), Vec::new());
+        for job in jobs {
+            assert!(!job.steps.is_empty(), "a job has at least one step");
+            if job.steps.iter().all(Step::is_reading) { reads.push(job) } else { others.push(job) }
+        }
+        self.jobs.push_all(others);
+        self.reads.push_all(reads);
+    }
+
     /// What was done so far.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
         self.shared.counters.snapshot()
     }
 
-    fn spawn_storage(&mut self, complete: Complete) -> io::Result<()> {
+    fn spawn_storage(&mut self, helpers: usize, complete: Complete) -> io::Result<()> {
         let jobs = self.jobs.clone();
         let mut volume = Volume::new(self.shared.clone());
+        let syncers = volume.syncers.clone();
         self.spawn("storage".to_owned(), move || {
             let mut waiting = std::collections::VecDeque::new();
             while jobs.take_all(&mut waiting) {
                 flush::run_next(&mut volume, &mut waiting, &*complete);
             }
-        })
+            volume.syncers.stop();
+        })?;
+        // After the storage thread, which ends them too when one of them cannot be started.
+        for number in 0..helpers {
+            let (syncers, shared) = (syncers.clone(), self.shared.clone());
+            self.spawn(format!("sync-{number}"), move || syncers.help(&shared.counters))?;
+        }
+        Ok(())
     }
 
     fn spawn_reader(&mut self, number: usize, complete: Complete) -> io::Result<()> {

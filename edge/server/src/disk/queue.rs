@@ -32,6 +32,17 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Adds jobs that are taken together: nobody sees some of them before the others.
+    pub(super) fn push_all(&self, jobs: Vec<Job>) {
+        let count = jobs.len();
+        self.lock().jobs.extend(jobs);
+        match count {
+            0 => {}
+            1 => self.changed.notify_one(),
+            _ => self.changed.notify_all(),
+        }
+    }
+
     /// Lets the threads end once the queue is empty.
     pub(super) fn stop(&self) {
         self.lock().stopped = true;

@@ -164,6 +164,65 @@ fn a_failed_sync_fails_every_job_it_was_for() {
     assert_eq!(bench.run(vec![vec![Step::Sync(A)]]), [Err((ErrorKind::Poisoned, 0))]);
 }
 
+/// Helpers sync beside the storage thread; each job still gets the result of its own file.
+#[test]
+fn files_synced_side_by_side_keep_their_own_results() {
+    let mut bench = Bench::new();
+    let ids: Vec<_> = (1..=40).map(FileId).collect();
+    for (at, id) in ids.iter().enumerate() {
+        if at % 7 == 3 { bench.hold(*id, device("/dev/null")) } else { bench.create(*id) }
+    }
+    let (syncers, shared) = (bench.volume.syncers.clone(), bench.volume.shared.clone());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| syncers.help(&shared.counters));
+        }
+        for round in 0..20 {
+            let before = shared.counters.snapshot().syncs;
+            let jobs = ids.iter().map(|id| vec![write(*id, round, b"x"), Step::Sync(*id)]).collect();
+            let expected = (0..ids.len()).map(|at| match (at % 7 == 3, round) {
+                (true, 0) => Err((ErrorKind::Other, 1)),
+                (true, _) => Err((ErrorKind::Poisoned, 0)),
+                (false, _) => DONE,
+            });
+            assert!(bench.run(jobs).into_iter().eq(expected), "round {round}");
+            let synced = if round == 0 { 40 } else { 34 };
+            assert_eq!(shared.counters.snapshot().syncs - before, synced, "round {round}");
+        }
+        syncers.stop();
+    });
+}
+
+/// The lookups of a store's start: their directories are synced side by side, each job keeps its own failures.
+#[test]
+fn lookups_that_wait_share_their_syncs_and_not_their_failures() {
+    let mut bench = Bench::new();
+    let dir = |number: u64| Name::new(&format!("d{number}")).expect("a name");
+    let file = |number: u64| Path { dir: Some(dir(number)), name: Name::new("f").expect("a name") };
+    for number in 1..=100 {
+        let create = Step::Create { file: FileId(number), path: file(number) };
+        let steps = vec![Step::CreateDir(dir(number)), create, write(FileId(number), 0, b"found")];
+        assert_eq!(bench.run(vec![steps, vec![Step::Close(FileId(number))]]), [DONE, DONE]);
+    }
+    let look = |number: u64| {
+        let id = FileId(1000 + number);
+        let open = Step::Open { file: id, path: file(number) };
+        vec![
+            Step::SyncDir(None),
+            Step::SyncDir(Some(dir(number))),
+            open,
+            Step::Read { file: id, at: 0, len: 9 },
+        ]
+    };
+    let before = bench.volume.shared.counters.snapshot().syncs;
+    let outcomes = bench.run((1..=101).map(look).collect());
+    for (outcome, number) in outcomes.into_iter().zip(1..) {
+        let missing = Err((ErrorKind::NotFound, 1));
+        assert_eq!(outcome, if number <= 100 { Ok(Output::Data("found".into())) } else { missing });
+    }
+    assert_eq!(bench.volume.shared.counters.snapshot().syncs - before, 101, "the root and each directory");
+}
+
 /// While one completion is being handled nothing else completes; all that came meanwhile shares one sync.
 #[test]
 fn jobs_gather_while_the_disk_is_busy() {
@@ -195,9 +254,13 @@ fn jobs_gather_while_the_disk_is_busy() {
 fn dropping_a_disk_completes_what_was_submitted() {
     let root = tempfile::tempdir().expect("a temporary directory can be made");
     let (done, completions) = mpsc::channel();
-    let disk = RealDisk::open(root.path(), &Options { readers: 1 }, move |completion: Completion| {
-        let _ = done.send(completion.job);
-    });
+    let disk = RealDisk::open(
+        root.path(),
+        &Options { readers: 1, ..Options::default() },
+        move |completion: Completion| {
+            let _ = done.send(completion.job);
+        },
+    );
     let disk = disk.expect("a temporary directory can be opened");
     disk.submit(Job { id: JobId(0), steps: vec![Step::Create { file: A, path: path("f") }] });
     for id in 1..=200 {

@@ -15,6 +15,7 @@ use super::counters::Counters;
 use super::failure::Failure;
 use super::file::OpenFile;
 use super::root::{LOCK_NAME, Root};
+use super::syncers::{self, Synced, Syncers, Target};
 
 /// Directories kept open, so that a sync of one costs no lookup.
 const DIRS_OPEN_MAX: usize = 64;
@@ -124,7 +125,8 @@ pub(super) fn read_job(shared: &Shared, job: &Job) -> Completion {
 #[derive(Debug)]
 pub(super) struct Volume {
     pub(super) shared: Arc<Shared>,
-    dirs: BTreeMap<Name, OwnedFd>,
+    pub(super) syncers: Arc<Syncers>,
+    dirs: BTreeMap<Name, Arc<OwnedFd>>,
     /// Directories whose sync failed on the device. The kernel reports such a failure once, so a second sync
     /// that succeeded would prove nothing.
     poisoned: BTreeSet<Dir>,
@@ -132,7 +134,7 @@ pub(super) struct Volume {
 
 impl Volume {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, dirs: BTreeMap::new(), poisoned: BTreeSet::new() }
+        Self { shared, syncers: Arc::default(), dirs: BTreeMap::new(), poisoned: BTreeSet::new() }
     }
 
     /// Runs one step; a failed change of a file poisons it.
@@ -178,14 +180,20 @@ impl Volume {
 
     /// The descriptor of a directory, kept open for the next time.
     fn dir(&mut self, dir: &Dir) -> Result<BorrowedFd<'_>, Failure> {
-        let Some(name) = dir else { return Ok(self.shared.root.fd.as_fd()) };
+        match dir {
+            None => Ok(self.shared.root.fd.as_fd()),
+            Some(name) => self.hold_dir(name).map(|held| held.as_fd()),
+        }
+    }
+
+    fn hold_dir(&mut self, name: &Name) -> Result<&Arc<OwnedFd>, Failure> {
         if !self.dirs.contains_key(name) {
             if self.dirs.len() >= DIRS_OPEN_MAX {
                 self.dirs.clear();
             }
-            self.dirs.insert(name.clone(), self.shared.open_dir(name)?);
+            self.dirs.insert(name.clone(), Arc::new(self.shared.open_dir(name)?));
         }
-        Ok(self.dirs.get(name).expect("inserted above").as_fd())
+        Ok(self.dirs.get(name).expect("inserted above"))
     }
 
     /// Runs a system call on a name in a directory.
@@ -260,18 +268,58 @@ impl Volume {
     }
 
     fn sync_dir(&mut self, dir: &Dir) -> Result<Output, Failure> {
-        let shown = self.shared.shown(dir);
+        self.check_dir(dir)?;
+        let (shown, shared) = (self.shared.shown(dir), self.shared.clone());
+        let result = syncers::sync_dir(self.dir(dir)?, &shown, &shared.counters);
+        self.dir_synced(dir, result).map(|()| Output::Done)
+    }
+
+    /// Syncs several directories side by side; each gets its own result.
+    pub(super) fn sync_dirs(&mut self, dirs: BTreeSet<Dir>) -> BTreeMap<Dir, Synced> {
+        let mut results = BTreeMap::new();
+        let mut dirs = dirs.into_iter().peekable();
+        while dirs.peek().is_some() {
+            let (mut names, mut targets) = (Vec::new(), Vec::new());
+            // No more descriptors than are kept open anyway.
+            for dir in dirs.by_ref().take(DIRS_OPEN_MAX) {
+                let held = match &dir {
+                    Some(name) => self.check_dir(&dir).and_then(|()| self.hold_dir(name).cloned()),
+                    None => {
+                        let result = self.sync_dir(&None).map(|_| ());
+                        results.insert(None, result);
+                        continue;
+                    }
+                };
+                match held {
+                    Ok(held) => {
+                        targets.push(Target::Dir(held, dir.clone()));
+                        names.push(dir);
+                    }
+                    Err(failure) => drop(results.insert(dir, Err(failure))),
+                }
+            }
+            let synced = self.syncers.sync_all(targets, &self.shared.counters);
+            for (dir, result) in names.into_iter().zip(synced) {
+                let result = self.dir_synced(&dir, result);
+                results.insert(dir, result);
+            }
+        }
+        results
+    }
+
+    fn check_dir(&self, dir: &Dir) -> Result<(), Failure> {
         if self.poisoned.contains(dir) {
+            let shown = self.shared.shown(dir);
             return Err(Failure::new(ErrorKind::Poisoned, format!("sync of {shown}: failed before")));
         }
-        let started = std::time::Instant::now();
-        let result = rustix::fs::fsync(self.dir(dir)?);
-        self.shared.counters.synced(started.elapsed());
-        if result == Err(Errno::IO) {
+        Ok(())
+    }
+
+    fn dir_synced(&mut self, dir: &Dir, result: Synced) -> Synced {
+        if result.as_ref().is_err_and(|failure| failure.kind == ErrorKind::Io) {
             self.poisoned.insert(dir.clone());
         }
-        result.map_err(|errno| Failure::from_errno(format_args!("sync of {shown}"), errno))?;
-        Ok(Output::Done)
+        result
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> Result<Output, Failure> {

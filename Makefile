@@ -1,0 +1,123 @@
+# What a person types. The machine that gates a merge runs `make test` and nothing of its own (.ci/run).
+#
+#   make run                    a broker on ./data with development users
+#   make test                   everything that gates a merge; changes nothing
+#   make verify                 the same, and documentation, and many more seeds
+#   make fix                    format and apply what clippy is sure of
+#   make sim                    many seeds of the simulator: WORLD=store, raft-log or broker; SEEDS=n, FROM=n
+#   make sim SEED=7             one seed, with everything that happens in it
+#   make sim BUG=SkipSync       an old bug put back: must end with a failure
+#   make bugs                   how many seeds each old bug takes to be found
+#   make e2e                    real processes, killed and started again
+#   make fuzz                   long property runs over everything that decodes: CASES=n
+#   make bench                  the storage engine against the machine: ARGS=...
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+WORLD ?= store
+SEEDS ?= 12000
+FROM ?= 0
+CASES ?= 100000
+ARGS ?=
+
+# One test runner where it is installed, the other where it is not; both run the same tests. The flag keeps a
+# checked-in lock file honest.
+ifeq ($(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes),yes)
+TESTS := $(CARGO) nextest run --locked --no-fail-fast
+else
+TESTS := $(CARGO) test --locked --no-fail-fast --quiet
+endif
+SIM := $(CARGO) run --release --locked --quiet -p malachi-sim --
+
+.PHONY: help run test verify fix sim bugs e2e fuzz bench format lint unit seeds docs
+
+help:
+	@sed -n '3,13s/^# *//p' Makefile
+
+run:
+	$(CARGO) build --release --locked -p malachi-cli
+	@echo
+	@echo 'The broker starts on port 4040 and keeps its data in ./data. In another terminal:'
+	@echo
+	@echo '    $(TARGET)/release/malachi topic create events'
+	@echo '    $(TARGET)/release/malachi produce events --file README.md'
+	@echo '    $(TARGET)/release/malachi consume events'
+	@echo
+	@echo 'Ctrl-C stops it.'
+	@echo
+	@MALACHI_CONFIG_ENV=dev MALACHI_LOG_DATA_DIR=data/log MALACHI_RA_DATA_DIR=data/raft \
+	    exec $(TARGET)/release/malachi server
+
+test: format lint unit seeds
+
+verify: test docs
+	$(SIM) --world store --seeds $(SEEDS)
+	$(SIM) --world raft-log --seeds $(SEEDS)
+	$(SIM) --world broker --seeds $(SEEDS)
+
+fix:
+	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+	$(CARGO) fmt --all
+
+# A failure prints the line that replays it.
+sim:
+	$(SIM) --world $(WORLD) $(if $(SEED),--seed $(SEED),--from $(FROM) --seeds $(SEEDS)) $(if $(BUG),--bug $(BUG))
+
+# Every bug must be found, in a seed that passes without it. Prints the table of docs/simulation.md; what a bug does
+# is what its doc comment says.
+bugs:
+	@echo '| world | bug | what it does | seeds until found | noticed as |'; \
+	echo '|---|---|---|---:|---|'; \
+	in_world() { \
+	    awk '/^pub enum Bug/ { on = 1 } /^}/ { on = 0 } !on { next } \
+	        /^ *\/\/\/ / { sub(/^ *\/\/\/ /, ""); text = text (text ? " " : "") $$0 } \
+	        /^ *[A-Z][A-Za-z]*,$$/ { gsub(/[ ,]/, ""); print $$0 "\t" text; text = "" }' $$2 \
+	    | while IFS=$$'\t' read -r bug text; do \
+	        told=$$($(SIM) --world $$1 --seeds 30000 --bug $$bug) && { echo "$$bug was not found"; exit 1; }; \
+	        seeds=$$(sed -n "s/^$$1: \([0-9]*\) seeds.*/\1/p" <<<"$$told"); \
+	        id=$$(sed -n 's/^\([A-Z0-9-]*\) broken.*/\1/p' <<<"$$told"); \
+	        $(SIM) --world $$1 --from $$((seeds - 1)) --seeds 1 >/dev/null \
+	            || { echo "seed $$((seeds - 1)) fails without $$bug"; exit 1; }; \
+	        echo "| $$1 | \`$$bug\` | $${text%.} | $$seeds | $$id |"; \
+	    done; \
+	}; \
+	in_world store core/storage/src/planted.rs; \
+	in_world broker core/broker/src/planted.rs
+
+e2e:
+	$(TESTS) -p malachi-cli --test commands --test connections --test restart
+
+fuzz:
+	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked -p malachi-types -p malachi-wire -p malachi-storage -p malachi-metadata
+
+bench:
+	$(CARGO) run --release --locked -p malachi-bench -- $(ARGS)
+
+# The parts of `make test`.
+
+format:
+	$(CARGO) fmt --all -- --check
+
+# The second and third look at the crates as they are built without their default features: the client the
+# simulator drives, and a command line without a broker in it.
+lint:
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p malachi-client --no-default-features -- -D warnings
+	$(CARGO) clippy --locked -p malachi-cli --no-default-features -- -D warnings
+
+unit:
+	$(TESTS) --workspace
+
+# With the simulator that the tests were built with: these few do not repay a release build. They are others than
+# those the tests have tried.
+seeds: unit
+	$(TARGET)/debug/malachi-sim --world store --from 100000 --seeds 2000
+	$(TARGET)/debug/malachi-sim --world raft-log --from 100000 --seeds 1000
+	$(TARGET)/debug/malachi-sim --world broker --from 100000 --seeds 500
+
+docs:
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --locked --workspace --no-deps --document-private-items

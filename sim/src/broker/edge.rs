@@ -1,0 +1,218 @@
+//! What stands in for the server's end of a connection: frames to requests, replies to frames.
+//!
+//! Owns the order of a connection's requests, as `edge/server` does: produce requests overlap with one another,
+//! everything else runs alone. Every frame is known to the world as a call, in the order they were sent, so that
+//! the decoded request can be compared with what the client meant.
+
+use std::collections::BTreeMap;
+
+use broker::{Event, Reply, Request, Session};
+use bytes::{Bytes, BytesMut};
+use rand::Rng;
+use wire::request::Envelope;
+use wire::response::Page;
+use wire::{ApiKey, Gather, Payload, Reason, Response, frame};
+
+use super::model::CallId;
+use super::network::{ConnId, request_id};
+use super::world::{Happening, World};
+use crate::invariants::{Violation, ensure};
+
+/// The node's end of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Edge {
+    buffer: BytesMut,
+    out: Gather,
+    /// Requests the node has: the client's number for each.
+    in_work: BTreeMap<u64, u32>,
+    /// The one in work is not a produce request.
+    alone: bool,
+    /// Decoded, but not its turn.
+    next: Option<Next>,
+    number: u64,
+    /// Nothing that comes can be understood.
+    refused: bool,
+}
+
+/// A frame whose turn has not come.
+#[derive(Debug)]
+enum Next {
+    Ask(u32, CallId, Request),
+    Refuse(u32, CallId, Reason),
+    Close(CallId, Reason),
+}
+
+impl Edge {
+    pub(super) fn out(&mut self) -> &mut Gather {
+        &mut self.out
+    }
+
+    fn admits(&self, request: &Request) -> bool {
+        self.in_work.is_empty() || (request.may_overlap() && !self.alone)
+    }
+}
+
+impl World {
+    /// Bytes reach the node's end.
+    pub(super) fn edge_received(&mut self, id: ConnId, bytes: &Bytes) {
+        if !self.edge_is_open(id) {
+            return;
+        }
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        conn.edge.buffer.extend_from_slice(bytes);
+        self.after(0, Happening::EdgeTurn(id));
+    }
+
+    /// Starts every request whose turn it is.
+    pub(super) fn edge_turn(&mut self, id: ConnId) -> Result<(), Violation> {
+        while self.edge_is_open(id)
+            && let Some(next) = self.edge_next(id)?
+        {
+            let Some(conn) = self.conns.get_mut(&id) else { return Ok(()) };
+            let edge = &mut conn.edge;
+            match next {
+                Next::Ask(correlation_id, call, request) if edge.admits(&request) => {
+                    let number = edge.number;
+                    edge.number += 1;
+                    edge.in_work.insert(number, correlation_id);
+                    edge.alone = !request.may_overlap();
+                    self.ask(id, number, call, request)?;
+                }
+                Next::Refuse(correlation_id, call, reason) if edge.in_work.is_empty() => {
+                    self.say_to(id, correlation_id, call, Response::Error(reason));
+                }
+                Next::Close(call, reason) if edge.in_work.is_empty() => {
+                    self.say_to(id, 0, call, Response::Error(reason));
+                    return self.close_edge(id);
+                }
+                Next::Ask(..) | Next::Refuse(..) | Next::Close(..) => {
+                    edge.next = Some(next);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, id: ConnId, number: u64, call: CallId, request: Request) -> Result<(), Violation> {
+        let request_id = request_id(id, number);
+        let session = Session {
+            user: "simulated".into(),
+            permissions: self.clients[self.calls[call].client].permissions,
+        };
+        self.waiting.insert(request_id, call);
+        self.arrived(call);
+        self.step(Event::Request { id: request_id, session, request })
+    }
+
+    fn say_to(&mut self, id: ConnId, correlation_id: u32, call: CallId, response: Response) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        response.encode(correlation_id, &mut conn.edge.out);
+        self.calls[call].answer = Some(response);
+        self.send_down(id);
+    }
+
+    /// The node has answered; nobody may be there to hear it.
+    pub(super) fn edge_answer(&mut self, id: ConnId, number: u64, call: CallId, reply: Reply) {
+        if !self.edge_is_open(id) {
+            return;
+        }
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let Some(correlation_id) = conn.edge.in_work.remove(&number) else { return };
+        conn.edge.alone = false;
+        self.say_to(id, correlation_id, call, response(reply));
+        let turn = self.rng.random_range(0..20);
+        self.after(turn, Happening::EdgeTurn(id));
+    }
+
+    /// The next whole frame, decoded.
+    fn edge_next(&mut self, id: ConnId) -> Result<Option<Next>, Violation> {
+        let limit = self.config.frame_bytes_max;
+        let Some(conn) = self.conns.get_mut(&id) else { return Ok(None) };
+        if let Some(next) = conn.edge.next.take() {
+            return Ok(Some(next));
+        }
+        if conn.edge.refused {
+            return Ok(None);
+        }
+        let body = frame::take(&mut conn.edge.buffer, limit);
+        if body == Ok(None) {
+            return Ok(None);
+        }
+        let call = conn.sent.pop_front();
+        let call = call.ok_or_else(|| Violation::new("WIRE", "a frame that nobody sent"))?;
+        let Ok(Some(body)) = body else {
+            conn.edge.refused = true;
+            return Ok(Some(Next::Close(call, Reason::FrameTooLarge)));
+        };
+        let Some((envelope, payload)) = Envelope::split(body) else {
+            return Ok(Some(Next::Refuse(0, call, Reason::MalformedRequest)));
+        };
+        let decoded = decode(envelope.api_key, payload);
+        let same = match (&decoded, &self.calls[call].request) {
+            (Ok(decoded), Some(meant)) => decoded == meant,
+            (Err(_), None) => true,
+            (Ok(_), None) | (Err(_), Some(_)) => false,
+        };
+        ensure(same, "WIRE", || format!("{} arrived as {decoded:?}", self.calls[call]))?;
+        let correlation_id = envelope.correlation_id;
+        Ok(Some(match decoded.and_then(request) {
+            Ok(request) => Next::Ask(correlation_id, call, request),
+            Err(reason) => Next::Refuse(correlation_id, call, reason),
+        }))
+    }
+}
+
+fn decode(api_key: u16, payload: Bytes) -> Result<wire::Request, Reason> {
+    let key = ApiKey::from_number(api_key).ok_or(Reason::UnknownApiKey)?;
+    if key.authenticates() || key == ApiKey::StreamAck {
+        return Err(Reason::UnknownApiKey);
+    }
+    wire::Request::decode(key, payload).map_err(|_| Reason::MalformedRequest)
+}
+
+/// What the node is asked.
+fn request(request: wire::Request) -> Result<Request, Reason> {
+    match request {
+        wire::Request::CreateTopic { topic, keyspace_bits } => {
+            Ok(Request::CreateTopic { topic, keyspace_bits })
+        }
+        wire::Request::Produce(wire::request::Produce { topic, records, count }) => {
+            let crc = crc32fast::hash(&records);
+            Ok(Request::Produce(broker::Produce { topic, records, count, crc }))
+        }
+        wire::Request::Fetch(wire::request::Fetch { topic, cursor, group, member, max, wait_ms }) => {
+            Ok(Request::Fetch(broker::Fetch { topic, cursor, group, member, max, wait_ms }))
+        }
+        wire::Request::Commit(wire::request::Commit { topic, group, cursor }) => {
+            Ok(Request::Commit(broker::Commit { topic, group, cursor }))
+        }
+        wire::Request::LeaveGroup { topic, .. } => Ok(Request::LeaveGroup { topic }),
+        wire::Request::Subscribe(_)
+        | wire::Request::CreateUser { .. }
+        | wire::Request::DeleteUser { .. }
+        | wire::Request::ChangePassword { .. }
+        | wire::Request::ListUsers
+        | wire::Request::GrantAcl(_)
+        | wire::Request::RevokeAcl(_)
+        | wire::Request::ListAcls { .. }
+        | wire::Request::Auth { .. }
+        | wire::Request::MtlsAuth
+        | wire::Request::TokenAuth { .. }
+        | wire::Request::StreamAck(_) => Err(Reason::UnknownApiKey),
+    }
+}
+
+/// The node's answer as it goes out.
+fn response(reply: Reply) -> Response {
+    match reply {
+        Reply::Created | Reply::Committed | Reply::Left => Response::Ok(Payload::Empty),
+        Reply::Stored(count) => Response::Ok(Payload::Stored(count)),
+        Reply::Fetched(fetched) => Response::Ok(Payload::Page(Page {
+            count: fetched.count,
+            records: fetched.records,
+            next_cursor: fetched.cursor,
+        })),
+        Reply::Failed(reason) => Response::Error(reason),
+    }
+}

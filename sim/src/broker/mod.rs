@@ -1,0 +1,85 @@
+//! One node, its two disks and its clients: what is promised over the wire holds through any crash.
+//!
+//! One run is one seed. Clients speak through the real client's connection and the real codec, in bytes cut
+//! anywhere; a stand-in for the server's connection hands their requests to the real node; both volumes are
+//! simulated and lose power together. After some process lifetimes the faults stop, and everything that was
+//! acknowledged must be there.
+//!
+//! - [`model`] is the judge. It listens where the node takes a request and where it answers: there everything
+//!   has one order, so what an answer may be is exact. Clients then check that they were told the same, once.
+//! - A lifetime without faults has no excuses: no request fails for a reason the client did not cause.
+//! - Not here: authentication and the limits of connections (they are the server's), rot (the store's world).
+
+mod client;
+mod edge;
+mod heal;
+mod judge;
+mod model;
+mod network;
+mod process;
+mod trace;
+mod weather;
+mod workload;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use broker::planted::Bug;
+
+pub use trace::Failure;
+
+use self::world::World;
+use crate::invariants::Violation;
+
+/// How to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// A bug to put in.
+    pub bug: Option<Bug>,
+    /// Print every request, answer, notice and fault to standard error.
+    pub verbose: bool,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Process lifetimes.
+    pub lives: u64,
+    /// Requests answered by the node.
+    pub replies: u64,
+    /// Records acknowledged.
+    pub acknowledged: u64,
+    /// Records delivered and compared.
+    pub delivered: u64,
+    /// Positions acknowledged.
+    pub commits: u64,
+    /// Virtual time, microseconds.
+    pub micros: u64,
+    /// Running digest of every disk step and every answer.
+    pub trace: u64,
+}
+
+impl Summary {
+    /// Both together.
+    pub fn add(&mut self, other: Self) {
+        self.lives += other.lives;
+        self.replies += other.replies;
+        self.acknowledged += other.acknowledged;
+        self.delivered += other.delivered;
+        self.commits += other.commits;
+        self.micros += other.micros;
+        self.trace = self.trace.rotate_left(1) ^ other.trace;
+    }
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, options: Options) -> Result<Summary, Failure> {
+    let mut world = World::new(seed, options);
+    // An assertion of the product that fails is a failure of this seed, not of the whole run.
+    let outcome = catch_unwind(AssertUnwindSafe(|| world.live().and_then(|()| world.heal())));
+    match outcome {
+        Ok(Ok(())) => Ok(world.summary()),
+        Ok(Err(violation)) => Err(world.failure(seed, violation)),
+        Err(_) => Err(world.failure(seed, Violation::new("PANIC", "an assertion failed, see above"))),
+    }
+}
