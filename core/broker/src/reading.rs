@@ -233,7 +233,7 @@ impl Node {
             let Some(mut reading) = self.reads.running.remove(&id) else { continue };
             match &result {
                 Ok(batches) => self.take_batches(&mut reading, segment, from, batches),
-                Err(store::Error::EndOfData { .. }) if !self.vouched(&reading) => reading.next_tile(),
+                Err(store::Error::EndOfData { .. }) => self.end_of_copy(&mut reading, segment, from),
                 // Nothing is wrong: it works when less is waiting.
                 Err(store::Error::Overloaded) => reading.give_up(fetch::Error::Overloaded),
                 Err(_) if self.core.config.has_bug(Bug::ErrorIsEnd) => reading.next_tile(),
@@ -243,12 +243,19 @@ impl Node {
         }
     }
 
-    /// Whether a record is known to exist where the fetch stands.
-    fn vouched(&self, reading: &Reading) -> bool {
-        reading.current().is_some_and(|(range, tile)| match self.place(range, tile.next) {
-            Place::End => false,
-            Place::Segment { known, .. } => known,
-        })
+    /// The copy holds nothing where it was asked. It was asked because nobody else knew where it ends, unless
+    /// somebody vouches for a record there: then records are missing.
+    fn end_of_copy(&mut self, reading: &mut Reading, segment: SegmentId, from: Offset) {
+        let place = reading.current().map(|(range, tile)| self.place(range, tile.next));
+        match place {
+            Some(Place::Segment { segment: now, .. }) if now != segment => {
+                // It was sealed there meanwhile, and the range goes on in another segment: that one is read next.
+            }
+            Some(Place::Segment { known: true, .. }) => {
+                self.read_failed(reading, segment, from, "the copy ends before a record that was committed");
+            }
+            Some(Place::Segment { known: false, .. } | Place::End) | None => reading.next_tile(),
+        }
     }
 
     fn take_batches(&mut self, reading: &mut Reading, segment: SegmentId, from: Offset, batches: &[Batch]) {

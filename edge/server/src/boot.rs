@@ -276,6 +276,7 @@ mod tests {
         identify(log.path(), raft.path()).unwrap();
         identify(other_log.path(), other_raft.path()).unwrap();
         assert_eq!(identify(log.path(), other_raft.path()).unwrap_err().code(), 78);
+        std::fs::write(raft.path().join("00000000000000000001-0000abcd.wal"), "").unwrap();
         let empty = tempfile::tempdir().unwrap();
         let refusal = identify(empty.path(), raft.path()).unwrap_err();
         assert_eq!(refusal.code(), 78);

@@ -270,7 +270,9 @@ impl World {
     /// Takes in where a copy says it stands.
     fn learn(&mut self, segment: SegmentId, extent: &Extent, held: &[Batch]) -> Result<(), Violation> {
         self.mended(segment);
+        let header_flipped = self.journal_header_flipped;
         let copy = self.model.get_mut(&segment).expect("audited copies are in the model");
+        copy.journal_rot |= header_flipped && copy.sealed.is_none();
         copy.known = true;
         copy.poisoned = false;
         copy.half_created = false;
@@ -350,7 +352,6 @@ impl World {
             copy.cut(extent.end);
         }
         if !is_latched {
-            copy.journal_rot = false;
             copy.rot = copy.rot.take().filter(|rot| rot.position < extent.bytes);
             copy.cut(extent.end);
         }

@@ -120,9 +120,9 @@ impl World {
             at += HEADER_BYTES + header.payload_len as usize;
         }
         if rng.random_bool(0.2) {
-            // The other header still tells, unless a crash was just about to write it.
+            // The other header still tells, unless a crash comes while it is being written, now or in a later life.
+            self.journal_header_flipped = true;
             self.disk.corrupt(path, rng.random_range(0..36), &[1 << rng.random_range(0..8)]);
-            self.model.values_mut().for_each(|copy| copy.journal_rot |= copy.sealed.is_none());
             return;
         }
         if spoken_for <= RECORDS_AT {
@@ -138,7 +138,7 @@ impl World {
         }
         self.say(|| format!("!! a bit of {path} at {at}"));
         self.summary.flips += 1;
-        for copy in self.model.values_mut().filter(|copy| copy.sealed.is_none()) {
+        for copy in self.model.values_mut() {
             copy.journal_rot = true;
         }
     }

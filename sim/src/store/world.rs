@@ -50,6 +50,8 @@ pub(super) struct World {
     next_request: u64,
     started: bool,
     pub(super) foreign_seen: Vec<String>,
+    /// One of the two headers of a journal file lost a bit: any copy that takes appends may leave service.
+    pub(super) journal_header_flipped: bool,
     /// Disk steps until the crash; `None` is never.
     pub(super) crash_in: Option<u32>,
     pub(super) summary: Summary,
@@ -100,6 +102,7 @@ impl World {
             next_request: 0,
             started: false,
             foreign_seen: Vec::new(),
+            journal_header_flipped: false,
             crash_in: None,
             summary: Summary::default(),
             config,

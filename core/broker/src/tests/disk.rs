@@ -17,6 +17,8 @@ pub(super) struct Disk {
     pub(super) jobs: VecDeque<Job>,
     /// Every write fails with this.
     pub(super) fail_writes: Option<ErrorKind>,
+    /// Jobs that only read are left for later.
+    pub(super) hold_reads: bool,
     /// Every read fails with this.
     pub(super) fail_reads: Option<ErrorKind>,
 }
@@ -24,7 +26,9 @@ pub(super) struct Disk {
 impl Disk {
     /// Does the oldest job.
     pub(super) fn run_one(&mut self) -> Option<Completion> {
-        let job = self.jobs.pop_front()?;
+        let held = |job: &Job| self.hold_reads && job.steps.iter().all(Step::is_reading);
+        let next = self.jobs.iter().position(|job| !held(job))?;
+        let job = self.jobs.remove(next)?;
         let mut output = Output::Done;
         for (step, what) in job.steps.into_iter().enumerate() {
             match self.run(what) {

@@ -189,3 +189,59 @@ fn a_failed_read_is_never_the_end_of_the_data() {
     bench.pass(Duration::from_secs(2));
     assert_eq!(bench.page(fetch("t")).values, ["a"]);
 }
+
+#[test]
+fn a_read_the_store_has_no_room_for_is_overload_and_no_failure() {
+    // Found by the simulator: it was told as a failure of the disk.
+    let mut bench = Bench::with(|config| {
+        config.store.open_copies_max = 1;
+        config.store.queue_max = 1;
+        config.store.tail_cache_bytes = 0;
+    });
+    for topic in ["t", "u"] {
+        assert_eq!(bench.ask(create(topic)), Reply::Created);
+        assert_eq!(bench.ask(produce(topic, &["a"])), Reply::Stored(1));
+        assert_eq!(bench.ask(produce(topic, &["b"])), Reply::Stored(1));
+    }
+    let cursor = bench.page(Fetch { max: 1, ..fetch("t") }).cursor;
+    bench.restart();
+    let first = bench.send(Request::Fetch(fetch("t")));
+    let other = bench.send(Request::Fetch(from("t", &cursor)));
+    bench.settle();
+    assert!(matches!(bench.reply(first), Some(Reply::Fetched(_))));
+    assert_eq!(bench.reply(other), Some(failed(Reason::Overloaded)));
+    assert!(!bench.notices.iter().any(|notice| matches!(notice, Notice::ReadFailed { .. })));
+    assert_eq!(bench.page(from("t", &cursor)).values, ["b"]);
+}
+
+#[test]
+fn a_segment_that_ends_while_it_is_read_is_followed_by_the_next_one() {
+    // Found by the simulator: the read of the old segment came back when the range had gone on in a new one, and
+    // was told as a failure.
+    let mut served = 0;
+    for jobs in 0..40 {
+        let mut bench = Bench::with(|config| config.store.open_copies_max = 1);
+        for topic in ["t", "u"] {
+            assert_eq!(bench.ask(create(topic)), Reply::Created);
+            assert_eq!(bench.ask(produce(topic, &["a"])), Reply::Stored(1));
+        }
+        let cursor = bench.page(fetch("t")).cursor;
+        bench.restart_for(jobs);
+        let id = bench.send(Request::Fetch(from("t", &cursor)));
+        let produced = bench.send(produce("t", &["b"]));
+        bench.log.hold_reads = true;
+        bench.settle();
+        bench.log.hold_reads = false;
+        bench.settle();
+        if bench.reply(produced) == Some(Reply::Stored(1)) {
+            served += 1;
+            let reply = bench.reply(id);
+            assert!(matches!(reply, Some(Reply::Fetched(_))), "after {jobs} jobs: {reply:?}");
+        }
+        assert!(
+            !bench.notices.iter().any(|notice| matches!(notice, Notice::ReadFailed { .. })),
+            "{jobs} jobs"
+        );
+    }
+    assert!(served > 20, "{served} of these met a node that serves");
+}

@@ -163,3 +163,37 @@ fn the_time_of_a_range_never_goes_back() {
     assert_eq!(bench.ask(produce("t", &["c"])), Reply::Stored(1));
     assert!(times(&mut bench) >= before);
 }
+
+#[test]
+fn an_append_the_store_has_no_room_for_is_not_taken_for_an_older_one() {
+    // Found by the simulator: the refusal of the newest append overtakes the answers of older ones.
+    let first = ["1", "2", "3", "4"];
+    let mut refused = 0;
+    for jobs in 0..40 {
+        let mut bench = Bench::with(|config| {
+            config.segment_bytes = 200;
+            config.store.tail_cache_bytes = 0;
+            config.store.open_copies_max = 1;
+            config.store.queue_max = 2;
+        });
+        assert_eq!(bench.ask(create("t")), Reply::Created);
+        for value in first {
+            assert_eq!(bench.ask(produce("t", &[value])), Reply::Stored(1));
+        }
+        // To read the first segment, the active one is closed; it is opened again when these arrive.
+        bench.send(Request::Fetch(fetch("t")));
+        bench.run_jobs(jobs);
+        let values = ["a", "b", "c", "d"];
+        let ids: Vec<_> = values.iter().map(|value| bench.send(produce("t", &[value]))).collect();
+        bench.settle();
+        let replies: Vec<_> = ids.into_iter().map(|id| bench.reply(id).unwrap()).collect();
+        refused += replies.iter().filter(|reply| **reply == failed(Reason::Overloaded)).count();
+        let stored = values.iter().zip(&replies).filter(|(_, reply)| **reply == Reply::Stored(1));
+        let expected: Vec<&str> = first.into_iter().chain(stored.map(|(value, _)| *value)).collect();
+        assert_eq!(bench.page(fetch("t")).values, expected, "after {jobs} jobs: {replies:?}");
+        bench.restart();
+        assert_eq!(bench.page(fetch("t")).values, expected, "after {jobs} jobs: {replies:?}");
+        assert_eq!(bench.ask(produce("t", &["last"])), Reply::Stored(1));
+    }
+    assert!(refused > 0, "none of these found the store full");
+}
