@@ -1,5 +1,7 @@
 //! The store under seeds: a fast set on every build, the checker checked, and one seed in two processes.
 
+#![allow(clippy::disallowed_types, reason = "a test that starts the simulator as a process of its own")]
+
 use std::process::Command;
 
 use malachi_sim::store::{self, Options};
@@ -26,22 +28,20 @@ fn seeds_until_found(bug: Bug, most: u64) -> u64 {
 }
 
 #[test]
-fn every_planted_bug_is_found() {
-    // Twice what it took when the figure was written down, so that a change which makes the checker blind is
-    // seen, and one that merely reshuffles the seeds is not.
+fn planted_bugs_are_found() {
+    // A few times what it took when the figure was written down, so that a change which makes the checker blind
+    // is seen, and one that merely reshuffles the seeds is not. The three that take thousands of seeds are run by
+    // `make bugs`.
     for (bug, most) in [
         (Bug::SkipSync, 20),
         (Bug::SkipDirSync, 20),
-        (Bug::TrustIndex, 400),
-        (Bug::TruncateRot, 40),
+        (Bug::TrustIndex, 200),
+        (Bug::TruncateRot, 60),
         (Bug::ForgetFence, 40),
         (Bug::KeepNonce, 40),
-        (Bug::KeepTornTail, 12_000),
-        (Bug::AdoptUnsyncedNames, 1200),
-        (Bug::LowerEvidence, 600),
-        (Bug::ForgetFailedRename, 1200),
-        (Bug::ReuseFoundFiles, 20_000),
-        (Bug::TrustTimeIndex, 24_000),
+        (Bug::AdoptUnsyncedNames, 1000),
+        (Bug::ForgetFailedRename, 600),
+        (Bug::SkipReplay, 100),
     ] {
         let taken = seeds_until_found(bug, most);
         assert!(taken <= most);

@@ -164,7 +164,7 @@ fn a_directory_without_identity_is_reported_and_left_alone() {
     disk.plant_dir(&dir);
     disk.plant_file(&format!("{dir}/00000000000000000000.log"), b"a backup somebody made".to_vec());
     let mut store = Single::start(disk, &config());
-    assert_eq!(store.foreign, [dir.clone()]);
+    assert_eq!(store.foreign, std::slice::from_ref(&dir));
     assert!(matches!(store.create(segment(4)), Reply::Failed(Error::Exists)));
     assert!(matches!(store.call(Request::Delete { segment: segment(4) }), Reply::Deleted));
     let left = store.disk.bytes(&format!("{dir}/00000000000000000000.log"), Side::View);

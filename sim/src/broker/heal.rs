@@ -41,7 +41,7 @@ impl World {
         let mut last = Client::new(&mut self.rng);
         last.permissions.admin = true;
         self.clients.push(last);
-        for topic in 0..TOPICS.len() {
+        for (topic, name) in TOPICS.iter().enumerate() {
             if !self.heal_topic(client, topic)? {
                 // What this lifetime has met it cannot get over, and says so; the next one can.
                 self.end_process();
@@ -49,7 +49,7 @@ impl World {
                     world.process.as_ref().is_some_and(|process| process.ready)
                 })?;
                 let healed = self.heal_topic(client, topic)?;
-                ensure(healed, "LIVENESS", || format!("{} takes no records after a start", TOPICS[topic]))?;
+                ensure(healed, "LIVENESS", || format!("{name} takes no records after a start"))?;
             }
         }
         self.check_seals()?;

@@ -216,8 +216,7 @@ fn a_read_the_store_has_no_room_for_is_overload_and_no_failure() {
 
 #[test]
 fn a_segment_that_ends_while_it_is_read_is_followed_by_the_next_one() {
-    // Found by the simulator: the read of the old segment came back when the range had gone on in a new one, and
-    // was told as a failure.
+    // Whenever the fetch comes, and however late its reads are: the end of the old segment is no failure.
     let mut served = 0;
     for jobs in 0..40 {
         let mut bench = Bench::with(|config| config.store.open_copies_max = 1);
