@@ -1,5 +1,7 @@
 //! The node under seeds: a fast set on every build, the checker checked, and one seed in two processes.
 
+#![allow(clippy::disallowed_types, reason = "a test that starts the simulator as a process of its own")]
+
 use std::process::Command;
 
 use broker::planted::Bug;
