@@ -66,13 +66,13 @@ impl World {
 
     /// Whether a failure for a reason that is the node's own is one of a fault that was ordered.
     pub(super) fn excused(&self, reason: Reason) -> bool {
-        match reason {
-            // A tiny queue is part of some configurations, and a segment that cannot be ended for it is stuck.
-            Reason::Storage => self.weather.is_bad() || self.config.store.queue_max < 100,
-            Reason::Overloaded => self.config.store.queue_max < 100,
-            Reason::Unavailable | Reason::Timeout => self.weather.bad[1],
-            _ => false,
-        }
+        // A tiny queue is part of some configurations, and a segment that cannot be ended for it is stuck.
+        let tiny = self.config.store.queue_max < 100;
+        let [storage, overloaded] = [Reason::Storage, Reason::Overloaded].map(|known| known == reason);
+        let metadata = reason == Reason::Unavailable || reason == Reason::Timeout;
+        (storage && (tiny || self.weather.is_bad()))
+            || (overloaded && tiny)
+            || (metadata && self.weather.bad[1])
     }
 }
 

@@ -174,10 +174,10 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
         Reply::Failed(reason) => world.expect(id, reply, world.excused(*reason)),
         Reply::Fetched(page) => {
             world.expect(id, reply, used != Some(Token::Garbage) && !(foreign && known))?;
-            let sent = call.request.as_ref().and_then(|request| match request {
-                Request::Fetch(fetch) => fetch.cursor.clone(),
-                _ => None,
-            });
+            let sent = match &call.request {
+                Some(Request::Fetch(fetch)) => fetch.cursor.clone(),
+                Some(_) | None => None,
+            };
             let echoed = page.cursor == Cursor::unborn().encode() || Some(&page.cursor) == sent.as_ref();
             match op.topic {
                 Some(topic) if world.model.topics[topic].is_known() || !echoed => {

@@ -116,13 +116,11 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
                 let unknown = reason.effect() == wire::Effect::Unknown;
                 world.model.topics[index].refused(batch, *reason, life, unknown);
             }
-            match reason {
-                Reason::NoSuchTopic => {
-                    world.model.topics[index].seen_absent(life);
-                    world.expect(id, reply, !known)
-                }
-                _ => world.expect(id, reply, world.excused(*reason)),
+            if *reason == Reason::NoSuchTopic {
+                world.model.topics[index].seen_absent(life);
+                return world.expect(id, reply, !known);
             }
+            world.expect(id, reply, world.excused(*reason))
         }
         Reply::Created | Reply::Fetched(_) | Reply::Committed | Reply::Left => world.expect(id, reply, false),
     }
