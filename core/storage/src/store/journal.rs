@@ -111,7 +111,11 @@ impl Journal {
         let other = &self.halves[1 - self.current];
         let fits_here = self.at.checked_add(need).is_some_and(|end| end <= self.bytes_max);
         let free = other.owed.is_empty() || self.reckless;
-        let fits_there = free && RECORDS_AT + need <= self.bytes_max;
+        // The header of the next use says where this one ended, synced: so everything sent must have landed.
+        let sent =
+            self.halves[self.current].stamp.map(|stamp| Spot { sequence: stamp.sequence, at: self.at });
+        let landed = sent.is_none_or(|sent| self.durable == sent);
+        let fits_there = free && landed && RECORDS_AT + need <= self.bytes_max;
         self.state == State::Ready && (fits_here || fits_there)
     }
 

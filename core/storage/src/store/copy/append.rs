@@ -148,6 +148,7 @@ impl Copy {
             log.flushes -= 1;
             desk.wants_flush(self.meta.segment);
         }
+        self.drain(desk);
     }
 
     /// Answers what is durable now.
