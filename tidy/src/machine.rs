@@ -8,9 +8,6 @@ const PLACES: [&str; 5] = ["/home/", "/root/", "/Users/", "/work/", "/tmp/"];
 const HOSTS: [&str; 5] = ["localhost", "127.0.0.1", "[::1]", "$", "{"];
 /// Texts that are not ours.
 const FOREIGN: [&str; 2] = ["LICENSE", "Cargo.lock"];
-/// What a lock file calls the public registry, wherever its bytes came from.
-const REGISTRY: &str = "\"registry+https://github.com/rust-lang/crates.io-index\"";
-
 fn complaints(file: &File) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in file.text.lines().enumerate() {
@@ -33,9 +30,13 @@ fn is_everywhere(host: &str) -> bool {
     HOSTS.iter().any(|everywhere| host.starts_with(everywhere))
 }
 
+/// Every package comes from one registry, and none from somebody's repository.
 fn foreign_sources(lock: &str) -> Vec<String> {
-    let sources = lock.lines().filter_map(|line| line.strip_prefix("source = "));
-    sources.filter(|source| *source != REGISTRY).map(|source| format!("Cargo.lock: {source}")).collect()
+    let mut sources: Vec<&str> = lock.lines().filter_map(|line| line.strip_prefix("source = ")).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    let one = sources.len() <= 1 && sources.iter().all(|source| source.starts_with("\"registry+"));
+    if one { Vec::new() } else { sources.iter().map(|source| format!("Cargo.lock: {source}")).collect() }
 }
 
 #[test]
@@ -55,6 +56,11 @@ fn the_rule_can_fail() {
     assert_eq!(complaints(&file("fine\ncd /home/someone/x")).len(), 1);
     assert_eq!(complaints(&file("see https://mirror.internal/x")).len(), 1);
     assert!(complaints(&file("curl http://127.0.0.1:4041/health; https://localhost/")).is_empty());
-    assert_eq!(foreign_sources("source = \"registry+https://mirror.internal/index\"").len(), 1);
-    assert!(foreign_sources(&format!("source = {REGISTRY}\n")).is_empty());
+    let registry = "source = \"registry+https://a.example/index\"\n";
+    assert!(foreign_sources(&registry.repeat(2)).is_empty());
+    assert_eq!(
+        foreign_sources(&format!("{registry}source = \"registry+https://b.example/index\"\n")).len(),
+        2
+    );
+    assert_eq!(foreign_sources("source = \"git+https://a.example/x\"\n").len(), 1);
 }
