@@ -140,6 +140,8 @@ impl Copy {
         desk.run(Owner::Nobody, vec![Step::Close(ticket.file)]);
         let (segment, reason) = (self.meta.segment, reason_of(&error));
         desk.notice(Notice::OpenFailed { segment, reason, detail: error.to_string() });
+        // A flush that found the file being opened stood back for it: it opens the file itself now, or fails.
+        desk.wants_flush(segment);
         let Some(request) = ticket.request else { return };
         if let Some(at) = self.queue.iter().position(|(id, _)| *id == request) {
             self.queue.remove(at);
