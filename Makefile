@@ -4,7 +4,7 @@
 #   make test                   everything that gates a merge; changes nothing
 #   make verify                 the same, and documentation, and many more seeds
 #   make fix                    format and apply what clippy is sure of
-#   make sim                    many seeds of the simulator: WORLD=store, raft-log or broker; SEEDS=n, FROM=n
+#   make sim                    many seeds of the simulator: WORLD=store, raft-log, raft or broker; SEEDS=n, FROM=n
 #   make sim SEED=7             one seed, with everything that happens in it
 #   make sim BUG=SkipSync       an old bug put back: must end with a failure
 #   make bugs                   how many seeds each old bug takes to be found
@@ -57,6 +57,7 @@ test: format lint unit seeds
 verify: test docs
 	$(SIM) --world store --seeds $(SEEDS)
 	$(SIM) --world raft-log --seeds $(SEEDS)
+	$(SIM) --world raft --seeds $(SEEDS)
 	$(SIM) --world broker --seeds $(SEEDS)
 
 fix:
@@ -86,13 +87,14 @@ bugs:
 	    done; \
 	}; \
 	in_world store core/storage/src/planted.rs; \
+	in_world raft core/raft/src/planted.rs; \
 	in_world broker core/broker/src/planted.rs
 
 e2e:
 	$(TESTS) -p malachi-cli --test commands --test connections --test restart
 
 fuzz:
-	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked -p malachi-types -p malachi-wire -p malachi-storage -p malachi-metadata
+	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked -p malachi-types -p malachi-wire -p malachi-storage -p malachi-raft -p malachi-metadata
 
 bench:
 	$(CARGO) run --release --locked -p malachi-bench -- $(ARGS)
@@ -117,6 +119,7 @@ unit:
 seeds: unit
 	$(TARGET)/debug/malachi-sim --world store --from 100000 --seeds 2000
 	$(TARGET)/debug/malachi-sim --world raft-log --from 100000 --seeds 1000
+	$(TARGET)/debug/malachi-sim --world raft --from 100000 --seeds 500
 	$(TARGET)/debug/malachi-sim --world broker --from 100000 --seeds 500
 
 docs:

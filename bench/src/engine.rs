@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use server::disk::{Options, RealDisk, Snapshot};
 use storage::disk::{Completion, Job};
-use storage::store::{Action, Config, Notice, Reply, Request, RequestId, Store};
+use storage::store::{Action, Config, Gauges, Notice, Reply, Request, RequestId, Store};
 
 /// How often copies that are idle are looked for, as the server does.
 const TICK: Duration = Duration::from_millis(250);
+/// How long the store is waited for to do something by itself.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A started store.
 #[derive(Debug)]
@@ -117,6 +119,25 @@ impl Engine {
         let later = self.now().plus(Duration::from_millis(2 * types::limits::IDLE_RECORD_MS));
         self.store.tick(later, &mut self.actions);
         self.perform()
+    }
+
+    /// Ticks while nothing else happens, until the store's numbers are as wanted.
+    pub(crate) fn tick_until(&mut self, wanted: impl Fn(&Gauges) -> bool) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !wanted(&self.store.gauges()) {
+            if Instant::now() > deadline {
+                bail!("the store does not come to what was waited for: {:?}", self.store.gauges());
+            }
+            self.store.tick(self.now(), &mut self.actions);
+            self.perform()?;
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// What the store holds.
+    pub(crate) fn gauges(&self) -> Gauges {
+        self.store.gauges()
     }
 
     fn now(&self) -> types::Instant {

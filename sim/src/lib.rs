@@ -8,5 +8,6 @@
 pub mod broker;
 pub mod disk;
 pub mod invariants;
+pub mod raft;
 pub mod raft_log;
 pub mod store;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use malachi_sim::{broker, raft_log, store};
+use malachi_sim::{broker, raft, raft_log, store};
 
 /// Runs the deterministic simulator.
 #[derive(Debug, Parser)]
@@ -44,6 +44,8 @@ enum Kind {
     Store,
     /// The log of the metadata groups on a bad disk.
     RaftLog,
+    /// One Raft group on several nodes.
+    Raft,
     /// One node and its clients.
     Broker,
 }
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.world {
         Kind::Store => run_store(&arguments),
         Kind::RaftLog => run_raft_log(&arguments),
+        Kind::Raft => run_raft(&arguments),
         Kind::Broker => run_broker(&arguments),
     };
     match outcome {
@@ -147,6 +150,29 @@ fn run_raft_log(arguments: &Arguments) -> Result<u64, String> {
     println!(
         "raft-log: {runs} seeds, {} starts, {} replies judged, {} bits flipped, {} groups found damaged, {failures} failures, trace {:016x}, {seconds:.1} s",
         total.cycles, total.replies, total.flips, total.damaged, total.digest,
+    );
+    Ok(failures)
+}
+
+#[expect(clippy::print_stdout, reason = "a command for people")]
+fn run_raft(arguments: &Arguments) -> Result<u64, String> {
+    let bug = find_bug(arguments, &::raft::planted::Bug::ALL)?;
+    let options = raft::Options { bug, verbose: arguments.seed.is_some() };
+    let mut total = raft::Summary::default();
+    let Tally { runs, failures, seconds } =
+        run_seeds(arguments, |seed| raft::run(seed, options).map(|summary| total.add(summary)));
+    println!(
+        "raft: {runs} seeds, {} lifetimes, {} elections, {} proposals acknowledged, {} unknown, {} reads, {} changes of members, {} snapshots installed, {} messages, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+        total.lives,
+        total.elections,
+        total.acknowledged,
+        total.unknown,
+        total.reads,
+        total.changes,
+        total.installed,
+        total.messages,
+        total.micros as f64 / 3.6e9,
+        total.trace,
     );
     Ok(failures)
 }

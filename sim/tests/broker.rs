@@ -47,6 +47,7 @@ fn every_planted_bug_is_found() {
         (Bug::ForgetWake, 100),
         (Bug::ErrorIsEnd, 150),
         (Bug::IgnoreFailure, 5000),
+        (Bug::CountLate, 200),
     ] {
         let taken = seeds_until_found(bug, most);
         assert!(taken <= most);

@@ -4,6 +4,7 @@
 use malachi_sim::disk::{Faults, NameLoss, Side, SimDisk};
 use malachi_sim::store::single::Single;
 use storage::disk::{Name, Path};
+use storage::format::meta::META_BYTES;
 use storage::planted::Bug;
 use storage::segment::layout;
 use storage::store::{Config, DamageClass, Error, FailReason, Notice, Reply, Request, State};
@@ -135,7 +136,7 @@ fn a_tail_nobody_testifies_for_is_torn_at_every_length_and_appends_go_on() {
 #[test]
 fn every_flipped_bit_of_copy_meta_takes_the_copy_out_and_leaves_its_bytes_alone() {
     let disk = at_rest(&PAYLOADS, false);
-    for bit in 0..96 * 8 {
+    for bit in 0..META_BYTES as u64 * 8 {
         let mut disk = disk.clone();
         assert!(disk.flip_bit(&layout::meta(segment(0)), bit / 8, (bit % 8) as u8));
         let log = disk.bytes(&log_of(segment(0)), Side::View).map(<[u8]>::to_vec);

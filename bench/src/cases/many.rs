@@ -145,7 +145,7 @@ fn crowded(context: &Context<'_>, dir: &std::path::Path, copies: &mut [Written])
 }
 
 /// Appends once to each copy, round robin; how long it took and how often the disk was synced.
-fn appended(
+pub(super) fn appended(
     context: &Context<'_>,
     engine: &mut Engine,
     copies: &mut [Written],

@@ -1,5 +1,6 @@
 //! What is measured, and how much of it.
 
+mod active;
 mod append;
 mod group;
 mod many;
@@ -23,6 +24,8 @@ use crate::report::{Report, Row};
 pub enum Case {
     /// What sealed copies cost that nobody uses. First, because freed memory of the others would hide it.
     Sealed,
+    /// What active copies cost that nobody uses any more.
+    Active,
     /// One durable append at a time.
     Append,
     /// One appender against many that wait together.
@@ -35,13 +38,14 @@ pub enum Case {
 
 impl Case {
     /// Every case, in the order they run.
-    pub const ALL: [Self; 5] = [Self::Sealed, Self::Append, Self::Group, Self::Many, Self::Scan];
+    pub const ALL: [Self; 6] = [Self::Sealed, Self::Active, Self::Append, Self::Group, Self::Many, Self::Scan];
 
     /// What a person calls it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Sealed => "sealed",
+            Self::Active => "active",
             Self::Append => "append",
             Self::Group => "group",
             Self::Many => "many",
@@ -116,6 +120,7 @@ pub fn run(plan: &Plan, said: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
         };
         let outcome = match case {
             Case::Sealed => sealed::run(&context),
+            Case::Active => active::run(&context),
             Case::Append => append::run(&context),
             Case::Group => group::run(&context),
             Case::Many => many::run(&context),

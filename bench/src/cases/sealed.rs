@@ -36,7 +36,7 @@ pub(super) fn run(context: &Context<'_>) -> anyhow::Result<Outcome> {
     fs::create_dir(&dir)?;
     let mut copies: Vec<_> = (0..count).map(|number| Written::new(number, PAYLOAD_BYTES)).collect();
     for copy in &mut copies {
-        write(&dir, copy, context.payloads)?;
+        write(&dir, copy, context.payloads, Some(WallTime(1)))?;
     }
     sync_all_of(&dir)?;
 
@@ -77,15 +77,20 @@ pub(super) fn run(context: &Context<'_>) -> anyhow::Result<Outcome> {
     Ok(Outcome { rows, checked })
 }
 
-fn exact(count: usize) -> f64 {
+pub(super) fn exact(count: usize) -> f64 {
     // Far below what an f64 holds exactly.
     #[allow(clippy::cast_precision_loss)]
     let exact = count as f64;
     exact
 }
 
-/// Writes the files of a sealed copy with one batch.
-fn write(dir: &Path, copy: &mut Written, payloads: &Payloads) -> anyhow::Result<()> {
+/// Writes the files of a copy with one batch.
+pub(super) fn write(
+    dir: &Path,
+    copy: &mut Written,
+    payloads: &Payloads,
+    sealed_at: Option<WallTime>,
+) -> anyhow::Result<()> {
     let segment = copy.segment;
     let mut meta = Meta::new(segment, Offset::ZERO, Nonce(copy.writer + 1), EPOCH);
     let identity = copy.identity(meta.nonce);
@@ -95,7 +100,7 @@ fn write(dir: &Path, copy: &mut Written, payloads: &Payloads) -> anyhow::Result<
     let entry = Entry { offset: Offset::ZERO, time: batch.header.append_time, position: 0 };
     meta.durable_position = log.len() as u64;
     meta.durable_end = batch.header.end_offset();
-    meta.sealed_at = Some(WallTime(1));
+    meta.sealed_at = sealed_at;
     let at = |path: storage::disk::Path| dir.join(path.to_string());
     fs::create_dir(dir.join(layout::dir(segment).as_str()))?;
     fs::write(at(layout::meta(segment)), meta.encode())?;

@@ -2,12 +2,17 @@
 //!
 //! Owns the closed list of outputs. Does nothing itself: the driver performs the actions in order.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use storage::disk::Job;
 use storage::raft_log;
 use storage::store;
-use types::{Instant, Offset, RangeId, SegmentId};
+use types::{Instant, Offset, RangeId, SegmentId, WallTime};
 use wire::Reason;
+
+use crate::auth::{Permissions, Session};
 
 use crate::event::{RequestId, Volume};
 
@@ -23,6 +28,33 @@ pub enum Action {
         id: RequestId,
         /// The answer.
         reply: Reply,
+    },
+    /// Give records to a stream, under the id of the request that opened it. There is one at a time: the next
+    /// comes after [`Event::Pushed`](crate::Event::Pushed).
+    Push {
+        /// The request that opened the stream.
+        stream: RequestId,
+        /// At least one record.
+        fetched: Fetched,
+    },
+    /// A stream is over: tell the client why and close its connection.
+    StreamEnded {
+        /// The request that opened the stream.
+        stream: RequestId,
+        /// Why.
+        reason: Reason,
+    },
+    /// Every connection of this user whose session has a lower revision must be closed.
+    Revoked {
+        /// Whose.
+        user: Arc<str>,
+        /// Sessions of this revision and later ones stay.
+        revision: u64,
+    },
+    /// This user of [`Config::seed_users`](crate::Config::seed_users) did not exist and was made.
+    Seeded {
+        /// Its name.
+        user: Arc<str>,
     },
     /// Run a job on one disk and bring its completion back as an event.
     Disk(Volume, Job),
@@ -49,6 +81,42 @@ pub enum Reply {
     Committed,
     /// The member is gone, whether or not it was there.
     Left,
+    /// The stream is open; nothing is sent for it but pushes.
+    Subscribed,
+    /// The positions are stored and the credit counts; nothing is sent.
+    Acked,
+    /// The topic, range or user is as asked for; or the failure is counted.
+    Done,
+    /// Topics, and whether there are more.
+    Topics(Vec<TopicSummary>, bool),
+    /// A topic, some of its ranges, and whether there are more.
+    Topic(TopicSummary, Vec<RangeInfo>, bool),
+    /// The two halves, lower first.
+    Split {
+        /// Number of the lower half.
+        left: u64,
+        /// Number of the upper half.
+        right: u64,
+    },
+    /// The range that took the place of two.
+    Merged {
+        /// Its number.
+        child: u64,
+    },
+    /// An encoded cursor.
+    Sought(Bytes),
+    /// Names of groups, and whether there are more.
+    Groups(Vec<Bytes>, bool),
+    /// A group's members and lag.
+    Group(GroupInfo),
+    /// What a password is to be checked against.
+    Credentials(Credentials),
+    /// Who logged in.
+    Welcome(Session),
+    /// Every user.
+    Users(Vec<UserInfo>),
+    /// Rights as (operation, pattern).
+    Rights(Vec<(&'static str, String)>),
     /// Refused or failed; `Reason::effect` says what may have happened.
     Failed(Reason),
 }
@@ -56,12 +124,130 @@ pub enum Reply {
 /// Records read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// Records in all slices together.
+    /// Records in all runs together.
     pub count: u32,
-    /// Whole records in wire encoding, in order.
-    pub records: Vec<Bytes>,
+    /// Runs of records in order.
+    pub runs: Vec<Run>,
     /// Where to go on: an encoded [`types::cursor::Cursor`].
     pub cursor: Bytes,
+}
+
+/// Records that lie together in one stored batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Whole records in wire encoding.
+    pub records: Bytes,
+    /// How many.
+    pub count: u32,
+    /// When they were appended.
+    pub append_time: WallTime,
+}
+
+/// One topic, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicSummary {
+    /// Its name.
+    pub name: Bytes,
+    /// Whether it takes no more records.
+    pub sealed: bool,
+    /// Width of its keyspace.
+    pub keyspace_bits: u8,
+    /// All ranges, replaced ones included.
+    pub ranges: u32,
+    /// Ranges that take records.
+    pub active_ranges: u32,
+    /// Segments of all ranges.
+    pub segments: u32,
+    /// Bytes of frames in sealed segments.
+    pub bytes: u64,
+    /// Groups with committed positions.
+    pub groups: u32,
+}
+
+/// What may be done with a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeState {
+    /// It takes records.
+    Active,
+    /// Its topic was sealed.
+    Sealed,
+    /// It was split or merged.
+    Replaced,
+}
+
+/// One range, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeInfo {
+    /// Its number.
+    pub range: u64,
+    /// What may be done with it.
+    pub state: RangeState,
+    /// First position of its slice.
+    pub key_start: u64,
+    /// One past the last.
+    pub key_end: u64,
+    /// The ranges it took the place of.
+    pub parents: Vec<u64>,
+    /// Its segments.
+    pub segments: u32,
+    /// Records stored, as far as this node knows.
+    pub records: u64,
+    /// Bytes of frames in sealed segments.
+    pub bytes: u64,
+}
+
+/// A group on a topic, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupInfo {
+    /// Of the assignment; 0 without members.
+    pub generation: u64,
+    /// In byte order.
+    pub members: Vec<MemberInfo>,
+    /// Records behind the committed positions.
+    pub lag: u64,
+    /// Whether every record counted is the group's to read: ancestors read by slice count whole.
+    pub lag_exact: bool,
+}
+
+/// A member of a group, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberInfo {
+    /// Its name.
+    pub name: Bytes,
+    /// Ranges assigned to it.
+    pub ranges: u32,
+    /// Since it was last heard of, milliseconds.
+    pub idle_ms: u64,
+}
+
+/// What a password is to be checked against.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// PHC string; `None` when there is no such user.
+    pub hash: Option<Arc<str>>,
+    /// Goes back with the success.
+    pub revision: u64,
+    /// Whether attempts from this address are refused for now.
+    pub locked: bool,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { revision, locked, .. } = self;
+        f.debug_struct("Credentials")
+            .field("revision", revision)
+            .field("locked", locked)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A user, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserInfo {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it may do on every topic.
+    pub permissions: Permissions,
 }
 
 /// Why a node must stop.
@@ -106,6 +292,10 @@ pub enum Cause {
     Restart,
     /// A request on it failed.
     Failure,
+    /// It reached its age.
+    Age,
+    /// Its range was split or merged, or its topic sealed.
+    Replaced,
 }
 
 /// Changes of state an operator would ask about.
@@ -118,12 +308,58 @@ pub enum Notice {
         /// Its root range.
         range: RangeId,
     },
+    /// A topic takes no more records.
+    TopicSealed {
+        /// Its name.
+        topic: String,
+    },
+    /// A topic and everything of it is gone.
+    TopicDeleted {
+        /// Its name.
+        topic: String,
+        /// Segments whose copies go.
+        segments: usize,
+    },
+    /// A range was split or merged.
+    RangeReplaced {
+        /// Which one.
+        range: RangeId,
+    },
     /// A segment takes records now.
     SegmentOpened {
         /// Which one.
         segment: SegmentId,
         /// Offset of its first record.
         base: Offset,
+        /// How long the oldest request had to wait because the range's parents had to end first.
+        paused: Option<Duration>,
+    },
+    /// A group's members or ranges changed.
+    Assigned {
+        /// The topic's name.
+        topic: String,
+        /// The group.
+        group: Bytes,
+        /// Of the new assignment.
+        generation: u64,
+        /// Members now.
+        members: usize,
+    },
+    /// Too many logins failed: the user must wait at that address.
+    AccountLocked {
+        /// The name that was tried; nobody has to have it.
+        user: Arc<str>,
+        /// Where from.
+        address: Arc<str>,
+        /// Failures that count.
+        failures: u32,
+        /// When attempts are looked at again.
+        until: WallTime,
+    },
+    /// Users could not be seeded.
+    SeedFailed {
+        /// Why.
+        detail: String,
     },
     /// A segment ended for good.
     SegmentSealed {

@@ -1,68 +1,48 @@
 //! May this session do that?
 //!
-//! Owns the decision on topics (grants come later: `docs`, security section 9). Does not verify anybody: the
-//! edge does, and hands in a [`Session`].
+//! Owns the decision, which is made anew for every request from the user as it is now: a change of permissions or
+//! rights holds from the next request on. Does not verify anybody: that is `login` and the edge.
 
 use std::sync::Arc;
 
-/// Who asks, as the edge verified it.
+use metadata::cluster::User;
+pub use metadata::cluster::{Operation, Permissions};
+use types::TopicName;
+
+use crate::node::Node;
+
+/// Who asks: a user who proved to be one, see [`Login`](crate::Login).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// The user's name.
     pub user: Arc<str>,
-    /// What the user may do on every topic.
-    pub permissions: Permissions,
+    /// Of the password, or the other proof, with which it began. When the user has a later one it is over.
+    pub revision: u64,
 }
 
-/// Global permissions of a user.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Permissions {
-    /// Everything.
-    pub admin: bool,
-    /// Create topics and append records.
-    pub produce: bool,
-    /// Read records and commit positions.
-    pub consume: bool,
-}
-
-/// What a topic operation needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// `create_topic` and `produce`.
-    Produce,
-    /// `fetch`, `commit`, `leave_group`.
-    Consume,
-}
-
-impl Session {
-    /// Whether the session may do `operation` on any topic.
-    #[must_use]
-    pub fn may(&self, operation: Operation) -> bool {
-        let granted = match operation {
-            Operation::Produce => self.permissions.produce,
-            Operation::Consume => self.permissions.consume,
+impl Node {
+    /// Whether the session may do `operation` on the topic of that name.
+    pub(crate) fn may(&self, session: &Session, operation: Operation, topic: &[u8]) -> bool {
+        let Some(user) = self.user_of(session) else { return false };
+        let everywhere = match operation {
+            Operation::Produce => user.permissions.produce,
+            Operation::Consume => user.permissions.consume,
         };
-        self.permissions.admin || granted
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn session(permissions: Permissions) -> Session {
-        Session { user: "u".into(), permissions }
+        let granted = || {
+            let topic = TopicName::new(topic);
+            topic.is_ok_and(|topic| self.core.meta.cluster().is_granted(&session.user, operation, &topic))
+        };
+        user.permissions.admin || (everywhere && !self.core.config.acl_strict) || granted()
     }
 
-    #[test]
-    fn each_permission_opens_its_own_door_and_admin_opens_all() {
-        let producer = session(Permissions { produce: true, ..Permissions::default() });
-        assert!(producer.may(Operation::Produce) && !producer.may(Operation::Consume));
-        let consumer = session(Permissions { consume: true, ..Permissions::default() });
-        assert!(!consumer.may(Operation::Produce) && consumer.may(Operation::Consume));
-        let admin = session(Permissions { admin: true, ..Permissions::default() });
-        assert!(admin.may(Operation::Produce) && admin.may(Operation::Consume));
-        let nobody = session(Permissions::default());
-        assert!(!nobody.may(Operation::Produce) && !nobody.may(Operation::Consume));
+    /// Whether the session may change everything.
+    pub(crate) fn is_admin(&self, session: &Session) -> bool {
+        self.user_of(session).is_some_and(|user| user.permissions.admin)
+    }
+
+    /// The user as it is now, unless the session is over.
+    fn user_of(&self, session: &Session) -> Option<&User> {
+        let user = self.core.meta.cluster().user(&session.user)?;
+        (user.revision.0 == session.revision).then_some(user)
     }
 }

@@ -3,6 +3,7 @@
 //! Owns the checks on group and cursor and the answers of `commit`. Merging the positions with those stored
 //! is metadata's.
 
+use bytes::Bytes;
 use types::GroupName;
 use types::cursor::Cursor;
 use wire::Reason;
@@ -10,6 +11,7 @@ use wire::Reason;
 use crate::action::Reply;
 use crate::auth::{Operation, Session};
 use crate::event::{Commit, RequestId};
+use crate::groups;
 use crate::meta;
 use crate::node::Node;
 use crate::planted::Bug;
@@ -47,9 +49,15 @@ impl Error {
             Self::Meta(meta::Error::TooManyGroups) => Reason::TooManyGroups,
             Self::Meta(meta::Error::Unavailable) => Reason::Unavailable,
             Self::Meta(meta::Error::Unknown) => Reason::Timeout,
-            Self::Meta(meta::Error::Sealed | meta::Error::AlreadyExists | meta::Error::InvalidTopicName) => {
-                Reason::InternalError
-            }
+            Self::Meta(
+                meta::Error::Sealed
+                | meta::Error::NoSuchRange
+                | meta::Error::CannotSplit
+                | meta::Error::NotBuddies
+                | meta::Error::TooManyRanges
+                | meta::Error::AlreadyExists
+                | meta::Error::InvalidTopicName,
+            ) => Reason::InternalError,
         }
     }
 }
@@ -67,14 +75,25 @@ impl Node {
     }
 
     fn try_commit(&mut self, id: RequestId, session: &Session, request: &Commit) -> Result<Proposed, Error> {
-        if !session.may(Operation::Consume) {
+        let name = request.topic.clone().unwrap_or_default();
+        if !self.may(session, Operation::Consume, &name) {
             return Err(Error::Denied);
         }
         let group = request.group.as_ref().ok_or(Error::InvalidGroup)?;
         let group = GroupName::new(group).map_err(|_| Error::InvalidGroup)?;
-        let name = request.topic.as_ref().ok_or(Error::NoSuchTopic)?;
-        let topic = self.topic(name).ok_or(Error::NoSuchTopic)?;
-        let Some(token) = &request.cursor else { return Ok(Proposed::Nothing) };
+        let topic = self.topic(&name).ok_or(Error::NoSuchTopic)?;
+        self.propose_positions(id, groups::Key { topic, group }, request.cursor.as_ref())
+    }
+
+    /// Proposes what a cursor says, as far as it is its holder's to say; answered by [`Node::committed`].
+    pub(crate) fn propose_positions(
+        &mut self,
+        id: RequestId,
+        key: groups::Key,
+        token: Option<&Bytes>,
+    ) -> Result<Proposed, Error> {
+        let Some(token) = token else { return Ok(Proposed::Nothing) };
+        let topic = key.topic;
         let cursor = Cursor::decode(token).map_err(|_| Error::InvalidCursor)?;
         if cursor.is_unborn() {
             return Ok(Proposed::Nothing);
@@ -82,27 +101,35 @@ impl Node {
         if cursor.topic != topic || !self.knows_tiles(topic, &cursor.tiles) {
             return Err(Error::InvalidCursor);
         }
-        if cursor.tiles.is_empty() {
+        let Cursor { member, mut tiles, .. } = cursor;
+        if let Some(holder) = &member {
+            tiles = self.groups.own_tiles(self.core.meta.vnode(), &key, holder, tiles);
+        }
+        if tiles.is_empty() {
             return Ok(Proposed::Nothing);
         }
-        self.core.commit_positions(id, &group, topic, cursor.tiles);
+        self.core.commit_positions(id, &key.group, topic, tiles);
         Ok(Proposed::Yes)
     }
 
     /// Metadata decided on positions.
     pub(crate) fn committed(&mut self, id: RequestId, result: Result<(), meta::Error>) {
-        if self.core.config.has_bug(Bug::LoseCommit) {
+        let result = result.map_err(Error::Meta);
+        if self.stream_committed(id, result) || self.core.config.has_bug(Bug::LoseCommit) {
             return;
         }
         let reply = match result {
             Ok(()) => Reply::Committed,
-            Err(error) => Reply::Failed(Error::Meta(error).reason()),
+            Err(error) => Reply::Failed(error.reason()),
         };
         self.core.reply(id, reply);
     }
 }
 
-enum Proposed {
+/// What became of a cursor.
+pub(crate) enum Proposed {
+    /// The answer follows.
     Yes,
+    /// It moves nothing.
     Nothing,
 }

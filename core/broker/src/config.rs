@@ -1,7 +1,13 @@
 //! What a node is told when it is made.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use metadata::cluster::LockoutRules;
 use types::{NodeId, limits};
 
+use crate::auth::Permissions;
+use crate::cluster::LOCKOUT_RULES;
 use crate::planted::Bug;
 
 const SNAPSHOT_BYTES_DEFAULT: u64 = 4 * 1024 * 1024;
@@ -16,6 +22,8 @@ pub struct Config {
     pub seed: u128,
     /// Size at which an active segment is sealed, bytes of frames.
     pub segment_bytes: u64,
+    /// Age at which an active segment is sealed; `None` never.
+    pub segment_age: Option<Duration>,
     /// Largest body of a response, bytes.
     pub frame_bytes_max: usize,
     /// Long polls parked at one time.
@@ -24,6 +32,12 @@ pub struct Config {
     pub snapshot_bytes: u64,
     /// The same in entries.
     pub snapshot_entries: u64,
+    /// Users that have to be there: made at the start when there is none of that name.
+    pub seed_users: Vec<SeedUser>,
+    /// Whether only rights count on topics, not the permissions to produce and consume everywhere.
+    pub acl_strict: bool,
+    /// How failed logins become locks.
+    pub lockout: LockoutRules,
     /// The store of segment copies.
     pub store: storage::store::Config,
     /// The Raft log.
@@ -31,6 +45,17 @@ pub struct Config {
     /// A bug put in on purpose.
     #[cfg(feature = "planted")]
     pub bug: Option<Bug>,
+}
+
+/// A user to make when there is none of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeedUser {
+    /// Its name.
+    pub name: Arc<str>,
+    /// PHC string.
+    pub hash: Arc<str>,
+    /// What it may do on every topic.
+    pub permissions: Permissions,
 }
 
 impl Config {
@@ -41,10 +66,14 @@ impl Config {
             node,
             seed,
             segment_bytes: limits::SEGMENT_BYTES_DEFAULT,
+            segment_age: None,
             frame_bytes_max: limits::FRAME_BYTES_DEFAULT,
             waiters_max: limits::WAITERS_MAX,
             snapshot_bytes: SNAPSHOT_BYTES_DEFAULT,
             snapshot_entries: SNAPSHOT_ENTRIES_DEFAULT,
+            seed_users: Vec::new(),
+            acl_strict: false,
+            lockout: LOCKOUT_RULES,
             store: storage::store::Config::default(),
             raft_log: storage::raft_log::Config::default(),
             #[cfg(feature = "planted")]

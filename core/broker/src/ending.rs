@@ -11,9 +11,9 @@
 //! - A copy that is out of service is not sealed: where its acknowledged records end is not known.
 //!
 //! ```text
-//! size     Draining ────────────▶ Sealing ─▶ Recording
-//! failure  Draining ─▶ Fencing ─▶ Sealing ─▶ Recording
-//! restart              Fencing ─▶ Sealing ─▶ Recording
+//! size, age, split  Draining ───────────▶ Sealing ─▶ Recording
+//! failure           Draining ─▶ Fencing ─▶ Sealing ─▶ Recording
+//! restart                       Fencing ─▶ Sealing ─▶ Recording
 //! ```
 
 use std::collections::VecDeque;
@@ -99,6 +99,7 @@ impl Node {
         match &mut range.state {
             State::Ending(ending) => Some((ending, &mut range.appended_at)),
             State::Idle
+            | State::Blocked
             | State::Registering
             | State::Unmade { .. }
             | State::Creating { .. }
@@ -137,6 +138,7 @@ impl Node {
                 ending.step = Step::Draining { failed: true };
             }
             State::Idle
+            | State::Blocked
             | State::Registering
             | State::Unmade { .. }
             | State::Creating { .. }
@@ -248,7 +250,7 @@ impl Node {
         self.core.seal_segment(id, SealSegment { segment, length, byte_size: extent.bytes, sealed_at: at });
         // After a restart or a failure the end may lie past what readers were told.
         if let Some(topic) = topic {
-            self.wake(&topic);
+            self.wake(&topic, Some(id));
         }
     }
 
@@ -265,6 +267,7 @@ impl Node {
                     self.core.delete_segment(segment);
                 }
                 self.reopen(id);
+                self.ancestor_ended(id);
                 self.end_more_stale();
             }
             Err(error) => self.stuck(id, &error.to_string()),
@@ -286,6 +289,7 @@ impl Node {
         self.retries.insert((until, id));
         self.restart_done(id);
         self.refuse_waiting(id, produce::Error::Storage);
+        self.ancestor_stuck(id);
         self.end_more_stale();
     }
 
@@ -308,6 +312,7 @@ impl Node {
             range.state = State::Stopped;
         }
         self.core.notice(Notice::RangeStopped { range: id, detail: detail.to_owned() });
+        self.ancestor_stuck(id);
         self.refuse_waiting(id, produce::Error::Storage);
         self.end_more_stale();
     }
@@ -331,7 +336,7 @@ impl Node {
         self.end(id, ending);
     }
 
-    fn restart_done(&mut self, id: RangeId) {
+    pub(crate) fn restart_done(&mut self, id: RangeId) {
         if let Some((ending, _)) = self.ending(id)
             && std::mem::take(&mut ending.counted)
         {

@@ -3,11 +3,13 @@
 //! Owns the closed list of inputs and the words they are made of. Does not decode anything: requests come
 //! decoded, bounded and checked from the edge, completions come from the disks.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use storage::disk::Completion;
 use types::WallTime;
 
-use crate::auth::Session;
+use crate::auth::{Permissions, Session};
 
 /// One client connection; never reused within one process lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +50,19 @@ pub enum Event {
         /// What for.
         request: Request,
     },
-    /// A connection closed: its parked requests are dropped without a reply.
+    /// Somebody wants to log in on a connection; answered by one [`Action::Reply`](crate::Action::Reply).
+    Login {
+        /// Echoed in the reply.
+        id: RequestId,
+        /// What is asked.
+        login: Login,
+    },
+    /// The last push of a stream was handed to the socket: the next one may come.
+    Pushed {
+        /// The request that opened the stream.
+        stream: RequestId,
+    },
+    /// A connection closed: its parked requests and its stream are dropped without a reply.
     Gone(ConnectionId),
     /// A disk finished a job.
     Disk(Volume, Completion),
@@ -73,10 +87,15 @@ pub enum Request {
     /// Stores a group's positions.
     Commit(Commit),
     /// A member leaves its group.
-    LeaveGroup {
-        /// Only for the permission.
-        topic: Option<Bytes>,
-    },
+    LeaveGroup(Membership),
+    /// Opens a push stream. Accepted: [`Reply::Subscribed`](crate::Reply::Subscribed), then pushes.
+    Subscribe(Subscribe),
+    /// Commits and returns credit on the connection's stream.
+    StreamAck(StreamAck),
+    /// Describes, changes and removes topics and their ranges.
+    Admin(Admin),
+    /// Users and their rights; for administrators only.
+    Users(Users),
 }
 
 impl Request {
@@ -85,8 +104,14 @@ impl Request {
     #[must_use]
     pub fn may_overlap(&self) -> bool {
         match self {
-            Self::Produce(_) => true,
-            Self::CreateTopic { .. } | Self::Fetch(_) | Self::Commit(_) | Self::LeaveGroup { .. } => false,
+            Self::Produce(_) | Self::StreamAck(_) => true,
+            Self::CreateTopic { .. }
+            | Self::Fetch(_)
+            | Self::Commit(_)
+            | Self::LeaveGroup(_)
+            | Self::Subscribe(_)
+            | Self::Admin(_)
+            | Self::Users(_) => false,
         }
     }
 }
@@ -119,6 +144,18 @@ pub struct Fetch {
     pub max: u32,
     /// Longest time to wait for a first record, milliseconds.
     pub wait_ms: u32,
+    /// What the records are answered as.
+    pub form: Form,
+}
+
+/// How records are handed to a reader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// As a list of records.
+    #[default]
+    Records,
+    /// As runs of records with the append time and the checksum of each.
+    Batches,
 }
 
 /// Positions to store.
@@ -130,4 +167,195 @@ pub struct Commit {
     pub group: Option<Bytes>,
     /// The positions; null changes nothing.
     pub cursor: Option<Bytes>,
+}
+
+/// A member of a group on a topic.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    /// Topic name as sent.
+    pub topic: Option<Bytes>,
+    /// The group.
+    pub group: Option<Bytes>,
+    /// The member.
+    pub member: Option<Bytes>,
+}
+
+/// A push stream to open.
+#[derive(Clone, Debug)]
+pub struct Subscribe {
+    /// Whom it reads as; the member may be null.
+    pub who: Membership,
+    /// Most records on their way unacknowledged; 0 is the default.
+    pub window: u32,
+    /// Most records of one push; 0 is the default.
+    pub max: u32,
+}
+
+/// Positions and credit of a push stream.
+#[derive(Clone, Debug)]
+pub struct StreamAck {
+    /// Must be that of the stream.
+    pub who: Membership,
+    /// The positions; null commits nothing.
+    pub cursor: Option<Bytes>,
+    /// Credit returned, records.
+    pub count: u32,
+}
+
+/// What people and programs ask about topics and ranges.
+#[derive(Clone, Debug)]
+pub enum Admin {
+    /// The topics the session may use, in the byte order of names.
+    ListTopics {
+        /// Only names that start so; null is every name.
+        prefix: Option<Bytes>,
+        /// Only names after this one.
+        after: Option<Bytes>,
+        /// Most topics; 0 is the default.
+        max: u32,
+    },
+    /// One topic and its ranges, in the order of their numbers.
+    DescribeTopic {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+        /// Only ranges with at least this number.
+        from_range: u64,
+        /// Most ranges; 0 is the default.
+        max: u32,
+    },
+    /// Ends a topic for appends, for good.
+    SealTopic {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+    },
+    /// Removes a topic and everything of it.
+    DeleteTopic {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+    },
+    /// Splits a range at its middle.
+    SplitRange {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+        /// Number of the range.
+        range: u64,
+    },
+    /// Merges two halves of one aligned block.
+    MergeRanges {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+        /// Number of one range.
+        a: u64,
+        /// Number of the other.
+        b: u64,
+    },
+    /// A cursor at a time.
+    SeekTime {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+        /// First append time wanted, epoch milliseconds; 0 is the beginning, the largest value the end.
+        at_ms: u64,
+    },
+    /// The groups with committed positions, in byte order.
+    ListGroups {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+        /// Only names after this one.
+        after: Option<Bytes>,
+        /// Most names; 0 is the default.
+        max: u32,
+    },
+    /// A group's members and how far it is behind.
+    DescribeGroup {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+        /// The group.
+        group: Option<Bytes>,
+    },
+}
+
+/// One step of a login. Passwords never come here: the edge verifies them against what it is given.
+#[derive(Clone, Debug)]
+pub enum Login {
+    /// What the user's password is checked against: [`Reply::Credentials`](crate::Reply::Credentials).
+    Credentials {
+        /// As sent.
+        username: Bytes,
+        /// The client's address as text.
+        address: Arc<str>,
+    },
+    /// The password was wrong, or there is no such user. Answered once the failure is counted durably.
+    Failed {
+        /// As sent.
+        username: Bytes,
+        /// The client's address as text.
+        address: Arc<str>,
+    },
+    /// The identity is proven: [`Reply::Welcome`](crate::Reply::Welcome), or a refusal when the user is gone.
+    Succeeded {
+        /// As sent.
+        username: Bytes,
+        /// The client's address as text.
+        address: Arc<str>,
+        /// The user's revision when the credentials were given out.
+        revision: u64,
+    },
+}
+
+/// User administration. Passwords come as PHC strings, hashed by the edge.
+#[derive(Clone, Debug)]
+pub enum Users {
+    /// Whether the session may administer users: [`Reply::Done`](crate::Reply::Done), or a refusal. Asked before
+    /// a password is hashed, and before an undecodable request is told from a forbidden one.
+    Check,
+    /// Makes a user.
+    Create {
+        /// As sent.
+        username: Bytes,
+        /// PHC string.
+        hash: Arc<str>,
+        /// What it may do on every topic.
+        permissions: Permissions,
+    },
+    /// Removes a user, its rights and its lockouts.
+    Delete {
+        /// As sent.
+        username: Bytes,
+    },
+    /// Sets a user's password.
+    ChangePassword {
+        /// As sent.
+        username: Bytes,
+        /// PHC string.
+        hash: Arc<str>,
+    },
+    /// Every user.
+    List,
+    /// Gives a right.
+    Grant(Right),
+    /// Takes a right away.
+    Revoke(Right),
+    /// A user's rights.
+    ListRights {
+        /// As sent.
+        username: Bytes,
+    },
+    /// Ends a lock.
+    Unlock {
+        /// As sent.
+        username: Bytes,
+        /// Only this address; all without.
+        address: Option<Arc<str>>,
+    },
+}
+
+/// A right of a user on the topics a pattern names. Not checked yet.
+#[derive(Clone, Debug)]
+pub struct Right {
+    /// As sent.
+    pub username: Bytes,
+    /// As sent.
+    pub operation: Bytes,
+    /// As sent.
+    pub pattern: Bytes,
 }

@@ -1,23 +1,22 @@
 //! Reading records: where to start, whether to wait.
 //!
 //! Owns the precedence of positions, the long poll and the answers of `fetch`. How records are collected is
-//! `reading`'s business.
-//!
-//! Members: there is no coordination of members yet. A fetch that names a member and its group reads all
-//! ranges from the group's positions, like a fetch that names the group alone.
+//! `reading`'s business, whose ranges are whose is that of `groups`.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use types::cursor::{Cursor, Tile};
-use types::{GroupName, Instant, Offset, TopicId, TopicName, limits};
+use types::{GroupName, Instant, MemberName, RangeId, TopicId, TopicName, limits};
 use wire::Reason;
 
 use crate::action::{Fetched, Reply};
 use crate::auth::{Operation, Session};
 use crate::event::{Fetch, RequestId};
+use crate::groups;
 use crate::node::Node;
-use crate::reading::Reading;
+use crate::reading::{Membered, Most, Purpose, Reading};
+use crate::tiles;
 
 /// Why a fetch was refused or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,25 +48,28 @@ impl Error {
     }
 }
 
-/// A fetch that waits.
+/// Somebody who waits for records.
 #[derive(Debug)]
 pub(crate) enum Parked {
     /// For its topic to be created, until then; everything is looked up again.
     Unborn(Fetch, Instant),
-    /// For records at the end of a range.
+    /// A stream whose topic does not exist.
+    UnbornStream,
+    /// For records at the end of the ranges it reads.
     AtEnd(Reading),
 }
 
 /// Where a fetch starts.
 enum Start {
     Unborn,
-    Topic { name: Bytes, id: TopicId, tiles: Vec<Tile> },
+    Topic { name: Bytes, id: TopicId, tiles: Vec<Tile>, member: Option<Box<Membered>> },
 }
 
 impl Node {
     /// Takes a fetch; answered when records are found or its time is up.
     pub(crate) fn fetch(&mut self, id: RequestId, session: &Session, request: Fetch) {
-        if !session.may(Operation::Consume) {
+        let name = request.topic.as_deref().unwrap_or_default();
+        if !self.may(session, Operation::Consume, name) {
             return self.core.reply(id, Reply::Failed(Error::Denied.reason()));
         }
         let wait = Duration::from_millis(u64::from(request.wait_ms.min(limits::FETCH_WAIT_MS_MAX)));
@@ -79,13 +81,16 @@ impl Node {
         match self.start(&request) {
             Err(error) => self.core.reply(id, Reply::Failed(error.reason())),
             Ok(Start::Unborn) => self.wait_for_topic(id, &request, deadline),
-            Ok(Start::Topic { name, id: topic, tiles }) => {
-                let max = match request.max {
+            Ok(Start::Topic { name, id: topic, tiles, member }) => {
+                let count = match request.max {
                     0 => limits::FETCH_RECORDS_DEFAULT,
                     max => max.min(limits::FETCH_RECORDS_MAX),
                 };
-                let reading =
-                    Reading::new(name, topic, tiles, max, deadline, self.core.config.frame_bytes_max);
+                let most = Most { count, frame_bytes: self.core.config.frame_bytes_max };
+                // A busy range must not starve the others: each reader begins with another one.
+                self.reading_turn = self.reading_turn.wrapping_add(1);
+                let purpose = Purpose::Fetch { deadline, member };
+                let reading = Reading::new((name, topic), tiles, self.reading_turn, most, purpose);
                 self.read_on(id, reading);
             }
         }
@@ -93,14 +98,20 @@ impl Node {
 
     /// A member with a group, then the cursor, then the group, then the beginning.
     fn start(&mut self, request: &Fetch) -> Result<Start, Error> {
-        let member = request.member.is_some() && request.group.is_some();
-        let token = request.cursor.as_ref().filter(|_| !member);
+        let member = request.member.as_ref().filter(|_| request.group.is_some());
+        let token = request.cursor.as_ref().filter(|_| member.is_none());
         let cursor =
             token.map(|token| Cursor::decode(token).map_err(|_| Error::InvalidCursor)).transpose()?;
         let Some((name, topic)) = request.topic.as_ref().and_then(|name| self.topic_entry(name)) else {
             return Ok(Start::Unborn);
         };
-        let known = match (cursor, &request.group) {
+        // A name that is too long has no positions.
+        let group = request.group.as_ref().and_then(|group| GroupName::new(group).ok());
+        let member = member.and_then(|member| MemberName::new(member).ok()).zip(group.clone());
+        if let Some((member, group)) = member {
+            return self.start_member(name, topic, member, group, request);
+        }
+        let known = match (cursor, &group) {
             (Some(cursor), _) if cursor.is_unborn() => Vec::new(),
             (Some(cursor), _) => {
                 if cursor.topic != topic || !self.knows_tiles(topic, &cursor.tiles) {
@@ -108,32 +119,35 @@ impl Node {
                 }
                 cursor.tiles
             }
-            // A name that is too long has no positions.
-            (None, Some(group)) => {
-                GroupName::new(group).map(|group| self.core.positions(&group, topic)).unwrap_or_default()
-            }
+            (None, Some(group)) => self.core.positions(group, topic),
             (None, None) => Vec::new(),
         };
-        let tiles = self.leaf_tiles(topic).into_iter();
-        let tiles = tiles.map(|leaf| Tile { next: next_in(&known, leaf), ..leaf }).collect();
-        Ok(Start::Topic { name, id: topic, tiles })
+        let whole = self.core.meta.vnode().whole_of(topic);
+        let tiles = tiles::start(&known, &[], whole.as_slice());
+        Ok(Start::Topic { name, id: topic, tiles, member: None })
+    }
+
+    fn start_member(
+        &mut self,
+        name: Bytes,
+        topic: TopicId,
+        member: MemberName,
+        group: GroupName,
+        request: &Fetch,
+    ) -> Result<Start, Error> {
+        let key = groups::Key { topic, group };
+        let share = self.join(&key, &member).map_err(|groups::Full| Error::Overloaded)?;
+        let known = self.core.positions(&key.group, topic);
+        let tiles = tiles::start(&known, &[], &share.spans);
+        let member = Membered { key, cursor: share.cursor, request: kept(request) };
+        Ok(Start::Topic { name, id: topic, tiles, member: Some(Box::new(member)) })
     }
 
     fn wait_for_topic(&mut self, id: RequestId, request: &Fetch, deadline: Instant) {
         if deadline <= self.core.now || !self.waiters.has_room() {
             return self.answer_unborn(id, request);
         }
-        // Copied: a parked fetch must not keep the buffer alive that its frame arrived in. A name that no
-        // topic can have waits under none.
-        let copy = |bytes: &Option<Bytes>| bytes.as_ref().map(|bytes| Bytes::copy_from_slice(bytes));
-        let topic = request.topic.as_ref().filter(|name| TopicName::new(name).is_ok()).cloned();
-        let request = Fetch {
-            topic: copy(&topic),
-            cursor: copy(&request.cursor),
-            group: copy(&request.group).filter(|group| group.len() <= limits::GROUP_NAME_BYTES_MAX),
-            member: request.member.as_ref().map(|_| Bytes::new()),
-            ..*request
-        };
+        let request = kept(request);
         let topic = request.topic.clone().unwrap_or_default();
         self.waiters.park(id, topic, deadline, Parked::Unborn(request, deadline));
     }
@@ -141,29 +155,98 @@ impl Node {
     /// Zero records; a cursor that was good enough to get here is good enough to come back with.
     fn answer_unborn(&mut self, id: RequestId, request: &Fetch) {
         let cursor = request.cursor.clone().unwrap_or_else(|| Cursor::unborn().encode());
-        self.core.reply(id, Reply::Fetched(Fetched { count: 0, records: Vec::new(), cursor }));
+        self.core.reply(id, Reply::Fetched(Fetched { count: 0, runs: Vec::new(), cursor }));
     }
 
     /// The reading stopped: at the end of the data, at a limit, or because nothing could be read.
     pub(crate) fn read_done(&mut self, id: RequestId, reading: Reading) {
+        let deadline = match &reading.purpose {
+            Purpose::Fetch { deadline, .. } => *deadline,
+            Purpose::Stream { .. } => return self.stream_read(id, reading),
+        };
         if reading.is_empty() {
             if let Some(error) = reading.failed() {
                 return self.core.reply(id, Reply::Failed(error.reason()));
             }
-            if reading.deadline() > self.core.now && self.waiters.has_room() {
-                let (topic, deadline) = (reading.topic(), reading.deadline());
-                return self.waiters.park(id, topic, deadline, Parked::AtEnd(reading));
+            let exists = self.core.meta.vnode().topic(reading.id()).is_some();
+            if deadline > self.core.now && exists && !reading.is_tired() && self.waiters.has_room() {
+                return self.park(id, deadline, reading);
             }
         }
-        self.core.reply(id, Reply::Fetched(reading.into_fetched()));
+        self.answer_fetch(id, reading);
     }
 
-    /// Something changed in a topic: whoever waits for it looks again.
-    pub(crate) fn wake(&mut self, topic: &[u8]) {
+    fn park(&mut self, id: RequestId, deadline: Instant, reading: Reading) {
+        if let Purpose::Fetch { member: Some(member), .. } = &reading.purpose {
+            if self.has_another_share(member) {
+                // It changed hands while the old one was read: nobody would tell it any more.
+                let request = member.request.clone();
+                return self.begin(id, request, deadline);
+            }
+            self.groups.wait(&member.key, &member.cursor.member);
+        }
+        self.waiters.park(id, reading.topic(), deadline, Parked::AtEnd(reading));
+    }
+
+    /// Whether a member's share is another than its fetch was begun with.
+    fn has_another_share(&self, member: &Membered) -> bool {
+        let share = self.share(&member.key, &member.cursor.member);
+        share.cursor.generation != member.cursor.generation
+    }
+
+    fn answer_fetch(&mut self, id: RequestId, reading: Reading) {
+        let reply = match reading.into_fetched() {
+            Some((fetched, _)) => Reply::Fetched(fetched),
+            None => Reply::Failed(Reason::InternalError),
+        };
+        self.core.reply(id, reply);
+    }
+
+    /// Somebody is not parked any more: a member's session counts from now.
+    pub(crate) fn unparked(&mut self, parked: &Parked) {
+        if let Parked::AtEnd(reading) = parked
+            && let Purpose::Fetch { member: Some(member), .. } = &reading.purpose
+        {
+            self.groups.waited(&member.key, &member.cursor.member, self.core.now);
+        }
+    }
+
+    /// Something changed in a topic, in one range of it or everywhere: whoever waits for it looks again.
+    pub(crate) fn wake(&mut self, topic: &[u8], range: Option<RangeId>) {
         for (id, parked) in self.waiters.take_topic(topic) {
-            match parked {
-                Parked::Unborn(request, deadline) => self.begin(id, request, deadline),
-                Parked::AtEnd(reading) => self.read_on(id, reading.again()),
+            self.resume(id, parked, range);
+        }
+    }
+
+    /// The shares of a group's members changed: those that wait look at theirs.
+    pub(crate) fn wake_group(&mut self, topic: &[u8], key: &groups::Key) {
+        let is_member = |parked: &Parked| match parked {
+            Parked::AtEnd(reading) => match &reading.purpose {
+                Purpose::Fetch { member: Some(membered), .. } => membered.key == *key,
+                Purpose::Fetch { member: None, .. } | Purpose::Stream { .. } => false,
+            },
+            Parked::Unborn(..) | Parked::UnbornStream => false,
+        };
+        for (id, parked) in self.waiters.take_topic_where(topic, is_member) {
+            self.resume(id, parked, None);
+        }
+    }
+
+    fn resume(&mut self, id: RequestId, parked: Parked, range: Option<RangeId>) {
+        self.unparked(&parked);
+        match parked {
+            Parked::Unborn(request, deadline) => self.begin(id, request, deadline),
+            Parked::UnbornStream => self.stream_begin(id),
+            Parked::AtEnd(mut reading) => {
+                if let Purpose::Fetch { deadline, member: Some(member) } = &reading.purpose
+                    && self.has_another_share(member)
+                {
+                    let (request, deadline) = (member.request.clone(), *deadline);
+                    return self.begin(id, request, deadline);
+                }
+                let span = range.and_then(|id| self.core.meta.vnode().range(id)).map(|range| range.span);
+                reading.look_again(span);
+                self.read_on(id, reading);
             }
         }
     }
@@ -171,18 +254,28 @@ impl Node {
     /// Answers whoever has waited long enough.
     pub(crate) fn expire_waiters(&mut self) {
         for (id, parked) in self.waiters.take_due(self.core.now) {
+            self.unparked(&parked);
             match parked {
                 Parked::Unborn(request, _) => self.answer_unborn(id, &request),
-                Parked::AtEnd(reading) => self.core.reply(id, Reply::Fetched(reading.into_fetched())),
+                // Streams wait as long as they are open.
+                Parked::UnbornStream => {}
+                Parked::AtEnd(reading) => self.answer_fetch(id, reading),
             }
         }
     }
 }
 
-/// Where a reader of the range `leaf` stands for is, by the tiles it holds; the beginning without one.
-fn next_in(known: &[Tile], leaf: Tile) -> Offset {
-    known
-        .iter()
-        .find(|tile| tile.range == leaf.range && tile.span == leaf.span)
-        .map_or(leaf.next, |tile| tile.next)
+/// A request to be kept while it waits. Copied: it must not keep the buffer alive that its frame arrived in.
+/// A name that no topic can have waits under none.
+fn kept(request: &Fetch) -> Fetch {
+    let copy = |bytes: &Option<Bytes>| bytes.as_ref().map(|bytes| Bytes::copy_from_slice(bytes));
+    let short = |name: &Option<Bytes>| copy(name).filter(|name| name.len() <= limits::GROUP_NAME_BYTES_MAX);
+    let topic = request.topic.as_ref().filter(|name| TopicName::new(name).is_ok()).cloned();
+    Fetch {
+        topic: copy(&topic),
+        cursor: copy(&request.cursor),
+        group: short(&request.group),
+        member: short(&request.member),
+        ..*request
+    }
 }

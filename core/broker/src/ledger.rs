@@ -1,7 +1,7 @@
-//! The metadata group's place in the node's Raft log.
+//! The place of the metadata's groups in the node's Raft log.
 //!
-//! Owns the translation between the Raft group's words and the log's, and which request of the log answers
-//! what. Neither knows of the other. Decides nothing but whether what was found can be used at all.
+//! Owns the translation between the groups' words and the log's, and which request of the log answers what.
+//! Neither knows of the other. Decides nothing but whether what was found can be used at all.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,10 +17,14 @@ use crate::config::Config;
 use crate::event::Volume;
 use crate::planted::Bug;
 
+/// The group of what holds for the whole cluster.
+pub(crate) const CLUSTER: VnodeId = VnodeId(0);
 /// The one vnode there is until the metadata is split.
-const VNODE: VnodeId = VnodeId(1);
+pub(crate) const VNODE: VnodeId = VnodeId(1);
+/// Every group of this node. One that the log does not list has never decided anything.
+const GROUPS: [VnodeId; 2] = [CLUSTER, VNODE];
 
-/// What the log says to the group.
+/// What the log says to a group.
 #[derive(Debug)]
 pub(crate) enum Told {
     /// What it holds, and the snapshot that goes with it.
@@ -42,19 +46,19 @@ pub(crate) enum Told {
 /// What a request of the log was for.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
-    Persist(PersistId),
-    Save(RaftIndex),
-    Load,
+    Persist(VnodeId, PersistId),
+    Save(VnodeId, RaftIndex),
+    Load(VnodeId),
 }
 
-/// The group's log.
+/// The log of all groups.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     log: RaftLog,
     purposes: BTreeMap<RequestId, Purpose>,
     next: u64,
     actions: Vec<raft_log::Action>,
-    told: VecDeque<Told>,
+    told: VecDeque<(VnodeId, Told)>,
     /// A planted bug.
     early: bool,
 }
@@ -71,7 +75,8 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn next_told(&mut self) -> Option<Told> {
+    /// In the order in which the log said it; what is said to one group may be for the node to act on.
+    pub(crate) fn next_told(&mut self) -> Option<(VnodeId, Told)> {
         self.told.pop_front()
     }
 
@@ -91,9 +96,10 @@ impl Ledger {
         self.settle(out);
     }
 
-    pub(crate) fn persist(&mut self, persist: Persist, out: &mut Actions) {
+    pub(crate) fn persist(&mut self, group: VnodeId, persist: Persist, out: &mut Actions) {
         let entry =
             |entry: raft::Entry| raft_log::Entry { index: entry.index, term: entry.term, data: entry.data };
+        assert!(persist.snapshot.is_none(), "a group of one is sent no snapshot");
         let hard = persist.hard_state;
         let append = raft_log::Append {
             truncate_from: None,
@@ -104,18 +110,24 @@ impl Ledger {
                 commit: hard.commit,
             }),
         };
-        let id = self.request(Purpose::Persist(persist.id));
+        let id = self.request(Purpose::Persist(group, persist.id));
         if self.early {
-            self.told.push_back(Told::Persisted(persist.id));
+            self.told.push_back((group, Told::Persisted(persist.id)));
         }
-        self.log.append(id, VNODE, append, &mut self.actions);
+        self.log.append(id, group, append, &mut self.actions);
         self.settle(out);
     }
 
-    pub(crate) fn save_snapshot(&mut self, mark: raft::SnapshotMark, data: Bytes, out: &mut Actions) {
-        let id = self.request(Purpose::Save(mark.index));
+    pub(crate) fn save_snapshot(
+        &mut self,
+        group: VnodeId,
+        mark: raft::SnapshotMark,
+        data: Bytes,
+        out: &mut Actions,
+    ) {
+        let id = self.request(Purpose::Save(group, mark.index));
         let mark = raft_log::SnapshotMark { index: mark.index, term: mark.term };
-        self.log.save_snapshot(id, VNODE, mark, data, &mut self.actions);
+        self.log.save_snapshot(id, group, mark, data, &mut self.actions);
         self.settle(out);
     }
 
@@ -134,7 +146,7 @@ impl Ledger {
                     raft_log::Action::Reply(id, reply) => self.replied(id, reply),
                     raft_log::Action::Started { .. } => self.started(),
                     raft_log::Action::StartFailed(error) => {
-                        self.told.push_back(Told::Stop(start_failed(&error)))
+                        self.told.push_back((CLUSTER, Told::Stop(start_failed(&error))));
                     }
                     raft_log::Action::Notice(notice) => out.push(Action::Notice(Notice::RaftLog(notice))),
                 }
@@ -143,60 +155,78 @@ impl Ledger {
     }
 
     fn started(&mut self) {
-        let damaged = |detail: &str| Told::Stop(Stop::Damaged { detail: detail.to_owned() });
-        match self.log.group(VNODE) {
-            None if self.log.unlisted_groups_possible() => {
-                self.told.push_back(damaged("records were lost that may have been the metadata's"));
-            }
-            None => {
-                let recovered = raft::Recovered::default();
-                self.told.push_back(Told::Recovered { recovered, snapshot: None });
-            }
-            Some(view) if view.status == raft_log::Status::Damaged => {
-                self.told.push_back(damaged("the metadata's records or its snapshot do not decode"));
-            }
-            Some(view) if view.snapshot.index > RaftIndex::ZERO => {
-                let id = self.request(Purpose::Load);
-                self.log.load_snapshot(id, VNODE, &mut self.actions);
-            }
-            Some(_) => self.recovered(None),
+        let listed = GROUPS.iter().all(|group| self.log.group(*group).is_some());
+        if !listed && self.log.unlisted_groups_possible() {
+            let detail = "records were lost that may have been the metadata's".to_owned();
+            return self.told.push_back((CLUSTER, Told::Stop(Stop::Damaged { detail })));
         }
-        if self.log.group(VNODE).is_some() {
+        for group in GROUPS {
+            self.find(group);
+        }
+        if listed {
             self.log.every_group_is_listed(&mut self.actions);
         }
     }
 
-    fn recovered(&mut self, snapshot: Option<Bytes>) {
-        let Some(view) = self.log.group(VNODE) else { return };
-        let (first, end) = (view.snapshot.index.next(), view.last.index.next());
-        let Some(entries) = self.log.entries(VNODE, first, end) else {
+    fn find(&mut self, group: VnodeId) {
+        match self.log.group(group) {
+            None => {
+                let recovered = raft::Recovered::default();
+                self.told.push_back((group, Told::Recovered { recovered, snapshot: None }));
+            }
+            Some(view) if view.status == raft_log::Status::Damaged => {
+                let detail = "the metadata's records or its snapshot do not decode".to_owned();
+                self.told.push_back((group, Told::Stop(Stop::Damaged { detail })));
+            }
+            Some(view) if view.snapshot.index > RaftIndex::ZERO => {
+                let id = self.request(Purpose::Load(group));
+                self.log.load_snapshot(id, group, &mut self.actions);
+            }
+            Some(_) => {
+                let told = self.recovered(group, None);
+                self.told.push_back((group, told));
+            }
+        }
+    }
+
+    fn recovered(&self, group: VnodeId, snapshot: Option<Bytes>) -> Told {
+        let unreadable = || {
             let detail = "the metadata's entries cannot be read".to_owned();
-            return self.told.push_back(Told::Stop(Stop::Damaged { detail }));
+            Told::Stop(Stop::Damaged { detail })
         };
+        let Some(view) = self.log.group(group) else { return unreadable() };
+        let (first, end) = (view.snapshot.index.next(), view.last.index.next());
+        let Some(entries) = self.log.entries(group, first, end) else { return unreadable() };
         let entry =
             |entry: raft_log::Entry| raft::Entry { index: entry.index, term: entry.term, data: entry.data };
         let hard = view.hard_state;
         let recovered = raft::Recovered {
             hard_state: raft::HardState { term: hard.term, voted_for: hard.voted_for, commit: hard.commit },
             snapshot: raft::SnapshotMark { index: view.snapshot.index, term: view.snapshot.term },
+            // In the snapshot's image, which the replica reads.
+            members: raft::Members::none(),
             entries: entries.into_iter().map(entry).collect(),
         };
-        self.told.push_back(Told::Recovered { recovered, snapshot });
+        Told::Recovered { recovered, snapshot }
     }
 
     fn replied(&mut self, id: RequestId, reply: raft_log::Reply) {
         let Some(purpose) = self.purposes.remove(&id) else { return };
         let told = match (purpose, reply) {
-            (Purpose::Persist(_), _) if self.early => return,
-            (Purpose::Persist(id), raft_log::Reply::Appended) => Told::Persisted(id),
-            (Purpose::Persist(id), raft_log::Reply::Failed(error)) => {
-                Told::PersistFailed { id, detail: error.to_string() }
+            (Purpose::Persist(..), _) if self.early => return,
+            (Purpose::Persist(group, id), raft_log::Reply::Appended) => (group, Told::Persisted(id)),
+            (Purpose::Persist(group, id), raft_log::Reply::Failed(error)) => {
+                (group, Told::PersistFailed { id, detail: error.to_string() })
             }
-            (Purpose::Save(index), raft_log::Reply::SnapshotSaved) => Told::SnapshotSaved(index),
-            (Purpose::Save(index), raft_log::Reply::Failed(_)) => Told::SnapshotFailed(index),
-            (Purpose::Load, raft_log::Reply::Snapshot { data, .. }) => return self.recovered(Some(data)),
-            (Purpose::Load, raft_log::Reply::Failed(error)) => {
-                Told::Stop(Stop::Damaged { detail: error.to_string() })
+            (Purpose::Save(group, index), raft_log::Reply::SnapshotSaved) => {
+                (group, Told::SnapshotSaved(index))
+            }
+            (Purpose::Save(group, index), raft_log::Reply::Failed(_)) => (group, Told::SnapshotFailed(index)),
+            (Purpose::Load(group), raft_log::Reply::Snapshot { data, .. }) => {
+                (group, self.recovered(group, Some(data)))
+            }
+            (Purpose::Load(group), raft_log::Reply::Failed(error)) => {
+                (group, Told::Stop(Stop::Damaged { detail: error.to_string() }))
             }
             (purpose, reply) => unreachable!("{purpose:?} was answered {reply:?}"),
         };

@@ -16,26 +16,47 @@ pub mod config;
 pub mod event;
 pub mod node;
 
-mod admin;
+mod cluster;
 pub mod commit;
 mod cut;
 mod ending;
 pub mod fetch;
+pub mod gauges;
+mod groups;
+mod inspect;
 mod ledger;
+mod login;
 pub mod meta;
 pub mod planted;
 pub mod produce;
+mod place;
 mod random;
 mod reading;
+mod replace;
+mod rests;
+mod replica;
 mod route;
+mod seek;
 mod segments;
+mod streams;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 mod tests;
+mod tiles;
+mod topics;
+mod users;
 mod waiters;
 
-pub use action::{Action, Actions, Cause, Fetched, Notice, Reply, Stop};
+pub use action::{
+    Action, Actions, Cause, Credentials, Fetched, GroupInfo, MemberInfo, Notice, RangeInfo, RangeState, Reply, Run,
+    Stop, TopicSummary, UserInfo,
+};
 pub use auth::{Operation, Permissions, Session};
-pub use config::Config;
-pub use event::{Commit, ConnectionId, Event, Fetch, Produce, Request, RequestId, Volume};
+pub use config::{Config, SeedUser};
+pub use event::{
+    Admin, Commit, ConnectionId, Event, Fetch, Form, Login, Membership, Produce, Request, RequestId, Right,
+    StreamAck, Subscribe, Users, Volume,
+};
+pub use gauges::Gauges;
+pub use metadata::cluster::LockoutRules;
 pub use node::Node;

@@ -1,30 +1,34 @@
 //! The metadata this node replicates: proposals go in, decisions come out in log order.
 //!
-//! Owns the vnode's tables, the member of its Raft group, and who waits for which proposal. The bytes of the
-//! log are `ledger`'s. Does not decide what to propose.
+//! Owns the two replicated machines of this node and their log, and what the vnode's proposals and replies mean
+//! to the rest of the node; those of the cluster group are in `cluster`. Does not decide what to propose.
 //!
 //! Invariants:
 //! - a decision is told only after its entry is durable on a quorum and applied;
 //! - what cannot be decided here is told as such, never dropped;
-//! - a group that has never decided anything writes nothing before it was allowed to begin;
+//! - a vnode that has never decided anything writes nothing before it was allowed to begin, and the cluster group
+//!   writes nothing before the vnode has begun: a missing cluster group beside a vnode is of an earlier build,
+//!   which had none;
 //! - positions that arrive while an entry with positions is on its way travel together in the next one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
+use metadata::cluster::Cluster;
 use metadata::vnode::{
-    Command, Commit, CreateTopic, Refusal, RegisterSegment, Reply, SealSegment, Tile, Vnode,
+    Command, Commit, CreateTopic, Refusal, RegisterSegment, Removed, Reply, SealSegment, Tile, Vnode,
 };
-use raft::{Group, ProposalId};
 use storage::disk::Completion;
 use types::keyspace::KeyHash;
-use types::{GroupName, Keyspace, NodeId, Offset, RangeId, SegmentId, TopicId, TopicName};
+use types::{GroupName, Keyspace, Offset, RangeId, SegmentId, TopicId, TopicName, VnodeId};
 
 use crate::action::{Actions, Stop};
+use crate::cluster;
 use crate::config::Config;
 use crate::event::RequestId;
-use crate::ledger::{Ledger, Told};
+use crate::ledger::{CLUSTER, Ledger, Told, VNODE};
 use crate::node::Core;
+use crate::replica::{Fate, Outcome, Replica};
 
 /// Positions in one entry.
 const COMMITS_PER_ENTRY_MAX: usize = 1024;
@@ -38,9 +42,21 @@ pub enum Error {
     /// Not a topic name.
     #[error("not a topic name")]
     InvalidTopicName,
-    /// There is no such topic, range or segment.
+    /// There is no such topic or segment.
     #[error("no such topic")]
     NoSuchTopic,
+    /// There is no such range.
+    #[error("no such range")]
+    NoSuchRange,
+    /// The range is a single position wide.
+    #[error("the range cannot be split")]
+    CannotSplit,
+    /// The ranges are not the halves of one block.
+    #[error("the ranges are not halves of one block")]
+    NotBuddies,
+    /// The topic has as many ranges as it may have.
+    #[error("too many ranges")]
+    TooManyRanges,
     /// The range takes no more records.
     #[error("the range is sealed")]
     Sealed,
@@ -63,18 +79,26 @@ impl From<Refusal> for Error {
         match refusal {
             Refusal::AlreadyExists => Self::AlreadyExists,
             Refusal::InvalidTopicName => Self::InvalidTopicName,
-            Refusal::NoSuchTopic | Refusal::NoSuchRange | Refusal::NoSuchSegment => Self::NoSuchTopic,
+            Refusal::NoSuchTopic | Refusal::NoSuchSegment => Self::NoSuchTopic,
+            Refusal::NoSuchRange => Self::NoSuchRange,
+            Refusal::CannotSplit => Self::CannotSplit,
+            Refusal::NotBuddies => Self::NotBuddies,
+            Refusal::TooManyRanges => Self::TooManyRanges,
             Refusal::Sealed => Self::Sealed,
             Refusal::TooManyGroups => Self::TooManyGroups,
-            Refusal::TooManyTopics => Self::Unavailable,
+            Refusal::TooManyTopics | Refusal::NotOwner | Refusal::Migrating | Refusal::LaterVersion => {
+                Self::Unavailable
+            }
             Refusal::UnknownCommand
             | Refusal::InvalidCommand
             | Refusal::AlreadyApplied
             | Refusal::InvalidKeyspaceBits
             | Refusal::InvalidKeyHash
+            | Refusal::DifferentTopic
             | Refusal::SegmentExists
             | Refusal::InvalidSegmentId
             | Refusal::InvalidReplicaSet
+            | Refusal::StaleReplicaSet
             | Refusal::RangeHasActiveSegment
             | Refusal::OffsetMismatch
             | Refusal::AlreadySealed
@@ -82,8 +106,24 @@ impl From<Refusal> for Error {
             | Refusal::SegmentActive
             | Refusal::SegmentNotOldest
             | Refusal::InvalidGroup
+            | Refusal::NoSuchGroup
+            | Refusal::GroupNotIdle
+            | Refusal::InvalidPolicy
+            | Refusal::NotFenced
+            | Refusal::StaleExport
+            | Refusal::StaleRing
+            | Refusal::StaleFence
             | Refusal::InvalidPosition
             | Refusal::TooManyTiles => Self::Refused,
+        }
+    }
+}
+
+impl From<Fate> for Error {
+    fn from(fate: Fate) -> Self {
+        match fate {
+            Fate::NotRecorded => Self::Unavailable,
+            Fate::Unknown => Self::Unknown,
         }
     }
 }
@@ -102,6 +142,10 @@ pub(crate) enum Decided {
     Unformed,
     /// The tables hold everything that was ever acknowledged; proposals are taken.
     Recovered,
+    /// The same of the cluster's tables.
+    ClusterRecovered,
+    /// Something of the cluster group.
+    Cluster(cluster::Decided),
     /// The log takes no more writes in this process lifetime.
     Failed {
         detail: String,
@@ -111,6 +155,27 @@ pub(crate) enum Decided {
     TopicCreated {
         id: RequestId,
         name: TopicName,
+        result: Result<RangeId, Error>,
+    },
+    TopicSealed {
+        id: RequestId,
+        topic: TopicId,
+        result: Result<(), Error>,
+    },
+    TopicDeleted {
+        id: RequestId,
+        topic: TopicId,
+        name: TopicName,
+        result: Result<Vec<Removed>, Error>,
+    },
+    RangeSplit {
+        id: RequestId,
+        range: RangeId,
+        result: Result<(RangeId, RangeId), Error>,
+    },
+    RangesMerged {
+        id: RequestId,
+        ranges: [RangeId; 2],
         result: Result<RangeId, Error>,
     },
     Registered {
@@ -134,61 +199,53 @@ pub(crate) enum Decided {
 #[derive(Debug)]
 enum Then {
     CreateTopic { id: RequestId, name: TopicName },
+    SealTopic { id: RequestId, topic: TopicId },
+    DeleteTopic { id: RequestId, topic: TopicId, name: TopicName },
+    SplitRange { id: RequestId, range: RangeId },
+    MergeRanges { id: RequestId, ranges: [RangeId; 2] },
     Register { range: RangeId, registered: Registered },
     Seal { range: RangeId },
     Delete { segment: SegmentId },
     Commit { ids: Vec<RequestId> },
 }
 
-/// The vnode of this node.
+/// The metadata of this node.
 #[derive(Debug)]
 pub(crate) struct Meta {
-    node: NodeId,
-    /// When the tables are saved: bytes and number of entries.
-    snapshot_after: (u64, u64),
-    vnode: Vnode,
-    /// There once the log was recovered.
-    group: Option<Group>,
+    vnode: Replica<Vnode, Then>,
+    cluster: Replica<Cluster, cluster::Then>,
     ledger: Ledger,
-    /// What was found of a group that has never decided anything and waits to be allowed to.
-    unformed: Option<raft::Recovered>,
-    recovered: bool,
-    waiting: BTreeMap<ProposalId, Then>,
-    next: u64,
     /// Positions that wait for the entry on its way.
     commits: VecDeque<(RequestId, Commit)>,
     commit_on_its_way: bool,
     decided: Vec<Decided>,
-    group_actions: VecDeque<raft::Action>,
 }
 
 impl Meta {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
-            node: config.node,
-            snapshot_after: (config.snapshot_bytes, config.snapshot_entries),
-            vnode: Vnode::default(),
-            group: None,
+            vnode: Replica::new(VNODE, config),
+            cluster: Replica::new(CLUSTER, config),
             ledger: Ledger::new(config),
-            unformed: None,
-            recovered: false,
-            waiting: BTreeMap::new(),
-            next: 0,
             commits: VecDeque::new(),
             commit_on_its_way: false,
             decided: Vec::new(),
-            group_actions: VecDeque::new(),
         }
     }
 
-    /// The tables as far as they are decided.
+    /// The vnode's tables as far as they are decided.
     pub(crate) fn vnode(&self) -> &Vnode {
-        &self.vnode
+        self.vnode.machine()
     }
 
-    /// Whether the group waits to be allowed to begin.
+    /// The cluster's tables as far as they are decided.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.cluster.machine()
+    }
+
+    /// Whether the vnode waits to be allowed to begin.
     pub(crate) fn is_unformed(&self) -> bool {
-        self.unformed.is_some()
+        self.vnode.is_unformed()
     }
 
     pub(crate) fn start(&mut self, out: &mut Actions) {
@@ -210,109 +267,71 @@ impl Meta {
         std::mem::take(&mut self.decided)
     }
 
-    /// Carries messages between the group and its log until both are silent.
-    ///
-    /// One action at a time, in order: a snapshot is of the tables as they are when it is asked for, and
-    /// whatever an action leads to comes after the actions that were there before it.
+    /// Carries messages between the groups and their log until all are silent.
     fn settle(&mut self, out: &mut Actions) {
         loop {
-            if let Some(action) = self.group_actions.pop_front() {
-                self.group_action(action, out);
-            } else if let Some(told) = self.ledger.next_told() {
-                self.told(told);
+            let acted = self.vnode.act(&mut self.ledger, out) || self.cluster.act(&mut self.ledger, out);
+            if acted {
+                self.take_outcomes();
+            } else if let Some((group, told)) = self.ledger.next_told() {
+                self.told(group, told);
+                self.take_outcomes();
             } else if !self.commit_on_its_way && !self.commits.is_empty() {
                 self.propose_commits();
             } else {
                 break;
             }
         }
-        // Only now has every action of the group been performed.
-        if !self.recovered && self.group.as_ref().is_some_and(Group::is_ready) {
-            self.recovered = true;
+        if self.vnode.became_ready() {
             self.decided.push(Decided::Recovered);
         }
-    }
-
-    fn group_action(&mut self, action: raft::Action, out: &mut Actions) {
-        match action {
-            raft::Action::Persist(persist) => self.ledger.persist(persist, out),
-            raft::Action::Apply { entry, proposal } => {
-                let reply = self.vnode.apply(entry.index, &entry.data);
-                if let Some(then) = proposal.and_then(|id| self.waiting.remove(&id)) {
-                    self.decide(then, reply);
-                }
-            }
-            raft::Action::Refused { id, .. } => self.undecided(id, Error::Unavailable),
-            raft::Action::Unknown { id } => self.undecided(id, Error::Unknown),
-            raft::Action::TakeSnapshot(mark) => {
-                self.ledger.save_snapshot(mark, self.vnode.encode_snapshot(), out);
-            }
-            // A group of one is read from its tables: nobody else can have decided anything.
-            raft::Action::ReadReady { .. } | raft::Action::ReadRefused { .. } => {}
-            raft::Action::RoleChanged { .. } => {}
+        if self.cluster.became_ready() {
+            self.decided.push(Decided::ClusterRecovered);
         }
     }
 
-    fn told(&mut self, told: Told) {
-        match told {
-            Told::Recovered { recovered, snapshot } => {
-                // Empty entries open a term. A log of nothing else is no different from none: an earlier start
-                // may have left it that went no further.
-                if snapshot.is_none() && recovered.entries.iter().all(|entry| entry.data.is_empty()) {
-                    self.unformed = Some(recovered);
-                    self.decided.push(Decided::Unformed);
-                } else {
-                    self.recover(recovered, snapshot);
-                }
+    fn told(&mut self, group: VnodeId, told: Told) {
+        let found = matches!(told, Told::Recovered { .. });
+        if group == CLUSTER {
+            self.cluster.told(told);
+        } else {
+            self.vnode.told(told);
+        }
+        if found {
+            if self.vnode.is_unformed() {
+                self.decided.push(Decided::Unformed);
+            } else {
+                self.begin();
             }
-            Told::Stop(stop) => self.decided.push(Decided::Stop(stop)),
-            Told::Persisted(id) => self.step(raft::Event::Persisted(id)),
-            Told::PersistFailed { id, detail } => {
-                self.decided.push(Decided::Failed { detail });
-                self.step(raft::Event::PersistFailed(id));
-            }
-            Told::SnapshotSaved(index) => self.step(raft::Event::SnapshotSaved { index }),
-            Told::SnapshotFailed(index) => self.step(raft::Event::SnapshotFailed { index }),
         }
     }
 
-    fn step(&mut self, event: raft::Event) {
-        if let Some(group) = &mut self.group {
-            let mut actions = Vec::new();
-            group.step(event, &mut actions);
-            self.group_actions.extend(actions);
+    /// Lets both groups begin as far as the log has told what it holds, the vnode first.
+    fn begin(&mut self) {
+        self.vnode.begin();
+        if self.vnode.has_begun() {
+            self.cluster.begin();
         }
     }
 
-    fn recover(&mut self, recovered: raft::Recovered, snapshot: Option<Bytes>) {
-        let vnode = snapshot.map_or_else(|| Ok(Vnode::default()), Vnode::decode_snapshot);
-        let config = raft::Config {
-            node: self.node,
-            voters: vec![self.node],
-            snapshot_bytes: self.snapshot_after.0,
-            snapshot_entries: self.snapshot_after.1,
-        };
-        let vnode = vnode.map_err(|error| error.to_string());
-        let group = Group::new(config, recovered).map_err(|error| error.to_string());
-        match (vnode, group) {
-            (Ok(vnode), Ok(group)) => {
-                self.vnode = vnode;
-                self.group = Some(group);
-                self.step(raft::Event::Start);
+    fn take_outcomes(&mut self) {
+        while let Some(outcome) = self.vnode.next_outcome() {
+            match outcome {
+                Outcome::Applied { reply, then: Some(then) } => self.decide(then, reply),
+                Outcome::Applied { then: None, .. } => {}
+                Outcome::Lost { then, fate } => self.fail(then, fate.into()),
+                Outcome::Failed { detail } => self.decided.push(Decided::Failed { detail }),
+                Outcome::Stop(stop) => self.decided.push(Decided::Stop(stop)),
             }
-            (Err(detail), _) | (_, Err(detail)) => self.decided.push(Decided::Stop(Stop::Damaged { detail })),
+        }
+        while let Some(outcome) = self.cluster.next_outcome() {
+            self.decided.extend(cluster::decided(outcome));
         }
     }
 
     fn propose(&mut self, command: &Command, then: Then) {
-        let id = ProposalId(self.next);
-        self.next += 1;
-        self.waiting.insert(id, then);
-        if self.group.is_some() {
-            self.step(raft::Event::Propose { id, data: command.encode() });
-        } else {
-            self.undecided(id, Error::Unavailable);
-        }
+        self.vnode.propose(command.encode(), then);
+        self.take_outcomes();
     }
 
     fn decide(&mut self, then: Then, reply: Reply) {
@@ -321,10 +340,21 @@ impl Meta {
             Reply::TopicCreated { .. }
             | Reply::TopicSealed
             | Reply::TopicDeleted { .. }
+            | Reply::RangeSplit { .. }
+            | Reply::RangesMerged { .. }
             | Reply::SegmentRegistered
             | Reply::SegmentSealed
             | Reply::SegmentDeleted(_)
-            | Reply::PositionsCommitted(_) => None,
+            | Reply::ReplicasSet
+            | Reply::PolicyBound
+            | Reply::PositionsCommitted(_)
+            | Reply::GroupExpired
+            | Reply::MigrationBegun
+            | Reply::MigrationEnded
+            | Reply::TopicExtracted(_)
+            | Reply::TopicInserted
+            | Reply::ArcSet
+            | Reply::Upgraded(_) => None,
         };
         if let Some(error) = refused {
             return self.fail(then, error);
@@ -332,6 +362,18 @@ impl Meta {
         match (then, reply) {
             (Then::CreateTopic { id, name }, Reply::TopicCreated { root }) => {
                 self.decided.push(Decided::TopicCreated { id, name, result: Ok(root) });
+            }
+            (Then::SealTopic { id, topic }, Reply::TopicSealed) => {
+                self.decided.push(Decided::TopicSealed { id, topic, result: Ok(()) });
+            }
+            (Then::DeleteTopic { id, topic, name }, Reply::TopicDeleted { segments }) => {
+                self.decided.push(Decided::TopicDeleted { id, topic, name, result: Ok(segments) });
+            }
+            (Then::SplitRange { id, range }, Reply::RangeSplit { left, right }) => {
+                self.decided.push(Decided::RangeSplit { id, range, result: Ok((left, right)) });
+            }
+            (Then::MergeRanges { id, ranges }, Reply::RangesMerged { child }) => {
+                self.decided.push(Decided::RangesMerged { id, ranges, result: Ok(child) });
             }
             (Then::Register { range, registered }, Reply::SegmentRegistered) => {
                 self.decided.push(Decided::Registered { range, result: Ok(registered) });
@@ -352,17 +394,23 @@ impl Meta {
         }
     }
 
-    fn undecided(&mut self, id: ProposalId, error: Error) {
-        if let Some(then) = self.waiting.remove(&id) {
-            self.fail(then, error);
-        }
-    }
-
     fn fail(&mut self, then: Then, error: Error) {
         let decided = &mut self.decided;
         match then {
             Then::CreateTopic { id, name } => {
                 decided.push(Decided::TopicCreated { id, name, result: Err(error) })
+            }
+            Then::SealTopic { id, topic } => {
+                decided.push(Decided::TopicSealed { id, topic, result: Err(error) });
+            }
+            Then::DeleteTopic { id, topic, name } => {
+                decided.push(Decided::TopicDeleted { id, topic, name, result: Err(error) });
+            }
+            Then::SplitRange { id, range } => {
+                decided.push(Decided::RangeSplit { id, range, result: Err(error) });
+            }
+            Then::MergeRanges { id, ranges } => {
+                decided.push(Decided::RangesMerged { id, ranges, result: Err(error) });
             }
             Then::Register { range, .. } => decided.push(Decided::Registered { range, result: Err(error) }),
             Then::Seal { range } => decided.push(Decided::SegmentSealed { range, result: Err(error) }),
@@ -389,12 +437,17 @@ impl Meta {
 
 /// What the subjects propose.
 impl Core {
-    /// Lets a group that has never decided anything begin.
+    /// Lets groups that have never decided anything begin.
     pub(crate) fn form_metadata(&mut self) {
-        if let Some(recovered) = self.meta.unformed.take() {
-            self.meta.recover(recovered, None);
-            self.meta.settle(&mut self.out);
-        }
+        self.meta.begin();
+        self.meta.settle(&mut self.out);
+    }
+
+    /// Proposes to the cluster group.
+    pub(crate) fn propose_cluster(&mut self, command: &metadata::cluster::Command, then: cluster::Then) {
+        self.meta.cluster.propose(command.encode(), then);
+        self.meta.take_outcomes();
+        self.meta.settle(&mut self.out);
     }
 
     fn propose(&mut self, command: &Command, then: Then) {
@@ -405,8 +458,7 @@ impl Core {
     /// Proposes what no request leads to yet.
     #[cfg(test)]
     pub(crate) fn propose_unheard(&mut self, command: &Command) {
-        let id = ProposalId(u64::MAX - self.meta.next);
-        self.meta.step(raft::Event::Propose { id, data: command.encode() });
+        self.meta.vnode.propose_unheard(command.encode());
         self.meta.settle(&mut self.out);
     }
 
@@ -427,9 +479,26 @@ impl Core {
         self.propose(&command, Then::CreateTopic { id, name });
     }
 
+    pub(crate) fn seal_topic(&mut self, id: RequestId, topic: TopicId) {
+        self.propose(&Command::SealTopic { topic }, Then::SealTopic { id, topic });
+    }
+
+    pub(crate) fn delete_topic(&mut self, id: RequestId, topic: TopicId, name: TopicName) {
+        self.propose(&Command::DeleteTopic { topic }, Then::DeleteTopic { id, topic, name });
+    }
+
+    pub(crate) fn split_range(&mut self, id: RequestId, range: RangeId) {
+        self.propose(&Command::SplitRange { range }, Then::SplitRange { id, range });
+    }
+
+    pub(crate) fn merge_ranges(&mut self, id: RequestId, ranges: [RangeId; 2]) {
+        let [a, b] = ranges;
+        self.propose(&Command::MergeRanges { a, b }, Then::MergeRanges { id, ranges });
+    }
+
     /// The next segment of a range, on this node.
     pub(crate) fn register_segment(&mut self, id: RangeId) {
-        let Some(range) = self.meta.vnode.range(id) else {
+        let Some(range) = self.meta.vnode().range(id) else {
             return self
                 .meta
                 .decided
@@ -465,12 +534,12 @@ impl Core {
         tiles: Vec<Tile>,
     ) {
         let group = Bytes::copy_from_slice(group.as_bytes());
-        self.meta.commits.push_back((id, Commit { topic, group, tiles }));
+        self.meta.commits.push_back((id, Commit { topic, group, tiles, at: self.wall }));
         self.meta.settle(&mut self.out);
     }
 
     /// A group's position on a topic; empty when it has none.
     pub(crate) fn positions(&self, group: &GroupName, topic: TopicId) -> Vec<Tile> {
-        self.meta.vnode.positions(topic, group).to_vec()
+        self.meta.vnode().positions(topic, group).to_vec()
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! - a step runs to completion: when it returns, everything that can be answered now is in the actions;
-//! - no client request is looked at before both directories were recovered;
+//! - no client request is looked at before both directories were recovered and the users that have to be there
+//!   are, or could not be made;
 //! - the metadata begins anew only over a log directory without a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,13 +21,17 @@ use wire::Reason;
 use crate::action::{Action, Actions, Notice, Reply, Stop};
 use crate::auth::Session;
 use crate::config::Config;
-use crate::event::{Event, Request, RequestId, Volume};
+use crate::event::{Admin, ConnectionId, Event, Request, RequestId, Volume};
 use crate::fetch::Parked;
+use crate::groups::Groups;
 use crate::meta::{Decided, Meta};
 use crate::produce::Load;
 use crate::random::Random;
 use crate::reading::Reads;
+use crate::seek::Seeks;
 use crate::segments::{Range, State};
+use crate::streams::Streams;
+use crate::users::Seeding;
 use crate::waiters::Waiters;
 
 /// How often the store gets to look at the time.
@@ -44,12 +49,27 @@ pub struct Node {
     pub(crate) load: Load,
     pub(crate) reads: Reads,
     pub(crate) waiters: Waiters<Parked>,
+    pub(crate) streams: Streams,
+    pub(crate) groups: Groups,
+    pub(crate) seeks: Seeks,
+    /// Where the keyless records of a topic's next request look for a range.
+    pub(crate) keyless_turns: BTreeMap<TopicId, u64>,
+    /// Which of its ranges the next reader begins with.
+    pub(crate) reading_turn: usize,
+    /// Ranges that wait until an ancestor's segment has ended.
+    pub(crate) blocked: BTreeSet<RangeId>,
     /// Ranges whose leftover segment was not taken up yet.
     pub(crate) stale: BTreeSet<RangeId>,
     /// Leftovers being ended.
     pub(crate) restarts: usize,
+    /// When old segments are looked for next.
+    pub(crate) age_tick_at: Instant,
     /// Endings to try again.
     pub(crate) retries: BTreeSet<(Instant, RangeId)>,
+    /// There once the cluster's tables are.
+    pub(crate) seeding: Option<Seeding>,
+    /// When lockouts are looked through next.
+    pub(crate) forget_at: Instant,
     phase: Phase,
 }
 
@@ -98,6 +118,8 @@ pub(crate) enum Owner {
     Seal(RangeId),
     /// A copy nobody lists any more.
     Delete,
+    /// A search for a time.
+    Seek { id: RequestId, segment: SegmentId },
     /// Everybody who waits for this read.
     Read { segment: SegmentId, from: Offset },
 }
@@ -114,9 +136,18 @@ impl Node {
             load: Load::default(),
             reads: Reads::default(),
             waiters,
+            streams: Streams::default(),
+            groups: Groups::default(),
+            seeks: Seeks::new(),
+            keyless_turns: BTreeMap::new(),
+            reading_turn: 0,
+            blocked: BTreeSet::new(),
             stale: BTreeSet::new(),
             restarts: 0,
+            age_tick_at: Instant(0),
             retries: BTreeSet::new(),
+            seeding: None,
+            forget_at: Instant(0),
             phase: Phase::Recovering { copies: None, metadata: false },
         }
     }
@@ -154,7 +185,9 @@ impl Node {
             Event::Start => self.core.start(),
             Event::Wall(wall) => self.core.wall = wall,
             Event::Request { id, session, request } => self.request(id, &session, request),
-            Event::Gone(connection) => self.waiters.drop_connection(connection),
+            Event::Login { id, login } => self.login(id, login),
+            Event::Pushed { stream } => self.pushed(stream),
+            Event::Gone(connection) => self.gone(connection),
             Event::Disk(volume, completion) => self.core.disk_done(volume, completion),
             Event::Timer => {}
         }
@@ -171,8 +204,41 @@ impl Node {
             Request::Produce(request) => self.produce(id, session, request),
             Request::Fetch(request) => self.fetch(id, session, request),
             Request::Commit(request) => self.commit(id, session, &request),
-            Request::LeaveGroup { .. } => self.leave_group(id, session),
+            Request::LeaveGroup(who) => self.leave_group(id, session, &who),
+            Request::Subscribe(request) => self.subscribe(id, session, request),
+            Request::StreamAck(request) => self.stream_ack(id, &request),
+            Request::Admin(request) => self.admin(id, session, &request),
+            Request::Users(request) => self.users(id, session, request),
         }
+    }
+
+    fn admin(&mut self, id: RequestId, session: &Session, request: &Admin) {
+        match request {
+            Admin::ListTopics { prefix, after, max } => {
+                self.list_topics(id, session, prefix.as_ref(), after.as_ref(), *max);
+            }
+            Admin::DescribeTopic { topic, from_range, max } => {
+                self.describe_topic(id, session, topic.as_ref(), *from_range, *max);
+            }
+            Admin::SealTopic { topic } => self.seal_topic(id, session, topic.as_ref()),
+            Admin::DeleteTopic { topic } => self.delete_topic(id, session, topic.as_ref()),
+            Admin::SplitRange { topic, range } => self.split_range(id, session, topic.as_ref(), *range),
+            Admin::MergeRanges { topic, a, b } => self.merge_ranges(id, session, topic.as_ref(), [*a, *b]),
+            Admin::SeekTime { topic, at_ms } => self.seek_time(id, session, topic.as_ref(), *at_ms),
+            Admin::ListGroups { topic, after, max } => {
+                self.list_groups(id, session, topic.as_ref(), after.as_ref(), *max);
+            }
+            Admin::DescribeGroup { topic, group } => {
+                self.describe_group(id, session, topic.as_ref(), group.as_ref());
+            }
+        }
+    }
+
+    fn gone(&mut self, connection: ConnectionId) {
+        for (_, parked) in self.waiters.take_connection(connection) {
+            self.unparked(&parked);
+        }
+        self.drop_stream_of(connection);
     }
 
     /// Hands on what the machines below have said, until they are silent.
@@ -222,6 +288,8 @@ impl Node {
             (Owner::Inspect(range), R::Failed(error)) => self.fenced(range, Err(error)),
             (Owner::Seal(range), R::Sealed(extent)) => self.sealed(range, Ok(extent)),
             (Owner::Seal(range), R::Failed(error)) => self.sealed(range, Err(error)),
+            (Owner::Seek { id, segment }, R::Sought(offset)) => self.sought(id, segment, Ok(offset)),
+            (Owner::Seek { id, segment }, R::Failed(error)) => self.sought(id, segment, Err(error)),
             (Owner::Read { segment, from }, R::Read(batches)) => self.read(segment, from, Ok(batches)),
             (Owner::Read { segment, from }, R::Failed(error)) => self.read(segment, from, Err(error)),
             // What is left of a copy nobody lists is garbage; the orphan sweep finds it again.
@@ -235,9 +303,23 @@ impl Node {
         match decided {
             Decided::Unformed => self.form_when_known(),
             Decided::Recovered => self.metadata_recovered(),
+            Decided::ClusterRecovered => {
+                self.seed_users();
+                self.serve_when_recovered();
+            }
+            Decided::Cluster(decided) => {
+                self.cluster_decided(decided);
+                self.serve_when_recovered();
+            }
             Decided::Failed { detail } => self.core.notice(Notice::MetadataStopped { detail }),
             Decided::Stop(stop) => self.stop(stop),
             Decided::TopicCreated { id, name, result } => self.topic_created(id, &name, result),
+            Decided::TopicSealed { id, topic, result } => self.topic_sealed(id, topic, result),
+            Decided::TopicDeleted { id, topic, name, result } => {
+                self.topic_deleted(id, topic, &name, result);
+            }
+            Decided::RangeSplit { id, range, result } => self.range_split(id, range, result),
+            Decided::RangesMerged { id, ranges, result } => self.ranges_merged(id, ranges, result),
             Decided::Registered { range, result } => self.registered(range, result),
             Decided::SegmentSealed { range, result } => self.recorded(range, result),
             Decided::SegmentDeleted { segment } => {
@@ -279,8 +361,15 @@ impl Node {
         }
     }
 
+    pub(crate) fn serves(&self) -> bool {
+        self.phase == Phase::Serving
+    }
+
     fn serve_when_recovered(&mut self) {
         let Phase::Recovering { copies: Some(_), metadata: true } = self.phase else { return };
+        if !self.is_seeded() {
+            return;
+        }
         let vnode = self.core.meta.vnode();
         // A primary never resumes appending to a segment of an earlier process lifetime.
         for (segment, listed) in vnode.segments().filter(|(_, segment)| segment.is_active()) {
@@ -292,7 +381,8 @@ impl Node {
                 State::Stopped
             };
             let topic = Bytes::copy_from_slice(topic.name.as_str().as_bytes());
-            self.ranges.insert(segment.range, Range::new(topic, state, listed.opened_at));
+            let appended_at = self.last_time(segment.range);
+            self.ranges.insert(segment.range, Range::new(topic, state, appended_at));
         }
         self.phase = Phase::Serving;
         self.core.out.push(Action::Ready);
@@ -313,10 +403,17 @@ impl Node {
             self.core.tick_store();
         }
         self.expire_waiters();
+        self.evict_members();
+        self.roll_old();
         self.retry_endings();
+        self.forget_lockouts();
+        self.serve_when_recovered();
         self.settle();
         let retry = self.retries.first().map(|(at, _)| *at);
-        let due = [Some(self.core.store_tick_at), self.waiters.next_deadline(), retry];
+        let members = self.groups.next_tick();
+        let age = self.core.config.segment_age.map(|_| self.age_tick_at);
+        let waiting = self.waiters.next_deadline().filter(|at| *at < Instant(u64::MAX));
+        let due = [Some(self.core.store_tick_at), waiting, members, age, retry];
         let next = due.into_iter().flatten().min();
         if next != self.core.wake_at {
             self.core.wake_at = next;

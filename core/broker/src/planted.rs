@@ -40,11 +40,13 @@ pub enum Bug {
     ErrorIsEnd,
     /// An append that failed leaves its segment as it was.
     IgnoreFailure,
+    /// A failed login is answered before it is counted.
+    CountLate,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::AckEarly,
         Self::ReadUncommitted,
         Self::ResumeSegment,
@@ -57,6 +59,7 @@ impl Bug {
         Self::ForgetWake,
         Self::ErrorIsEnd,
         Self::IgnoreFailure,
+        Self::CountLate,
     ];
 }
 
@@ -119,6 +122,7 @@ impl Node {
             appended_end: extent.end,
             committed_end: extent.end,
             bytes: extent.bytes,
+            opened_at: self.core.now,
             in_flight: std::collections::VecDeque::new(),
         });
         self.append_waiting(id);

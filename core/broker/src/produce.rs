@@ -3,19 +3,26 @@
 //! Owns the checks before anything is stored and the node's load of unanswered produce requests. Does not
 //! know how a segment is opened, written or ended.
 //!
+//! A request whose records go to several ranges is one part for each; it is answered when all of them are.
+//!
 //! Invariants:
 //! - every record is routed before any is appended;
+//! - `Stored` is answered only when every part is durable;
 //! - a request is counted in the load from its acceptance to its one reply, so the load is never above its
 //!   limits and is zero when nothing is in flight.
 
-use types::limits;
-use wire::Reason;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use types::{TopicId, limits};
+use wire::{Effect, Reason};
 
 use crate::action::Reply;
 use crate::auth::{Operation, Session};
 use crate::event::{Produce, RequestId};
 use crate::meta;
 use crate::node::Node;
+use crate::place::{Part, Records};
 use crate::route::Unrouted;
 use crate::segments::Waiting;
 
@@ -40,6 +47,9 @@ pub enum Error {
     /// Metadata could not be written; nothing was stored.
     #[error("metadata could not be written")]
     Unavailable,
+    /// The topic was sealed while the request ran; a part of it may be stored.
+    #[error("sealed before every part was stored")]
+    Sealed,
 }
 
 impl Error {
@@ -53,6 +63,17 @@ impl Error {
             Self::Overloaded => Reason::Overloaded,
             Self::Storage => Reason::Storage,
             Self::Unavailable => Reason::Unavailable,
+            Self::Sealed => Reason::Sealed,
+        }
+    }
+
+    /// The same, when other parts of the request may be stored: no reason may say that nothing was.
+    fn of_a_part(self) -> Self {
+        match self {
+            Self::Overloaded => Self::Storage,
+            Self::Unroutable => Self::Sealed,
+            // With a topic go all its records.
+            Self::Denied | Self::NoSuchTopic | Self::Storage | Self::Unavailable | Self::Sealed => self,
         }
     }
 }
@@ -76,6 +97,10 @@ impl From<meta::Error> for Error {
             | meta::Error::AlreadyExists
             | meta::Error::InvalidTopicName
             | meta::Error::TooManyGroups
+            | meta::Error::NoSuchRange
+            | meta::Error::CannotSplit
+            | meta::Error::NotBuddies
+            | meta::Error::TooManyRanges
             | meta::Error::Refused => Self::Unavailable,
         }
     }
@@ -86,9 +111,28 @@ impl From<meta::Error> for Error {
 pub(crate) struct Load {
     requests: usize,
     bytes: usize,
+    /// Requests of several parts; one of a single part is not here.
+    parted: BTreeMap<RequestId, Parted>,
+}
+
+/// A request of several parts.
+#[derive(Debug)]
+struct Parted {
+    /// Parts without an outcome.
+    left: usize,
+    /// Records of all parts.
+    count: u32,
+    failed: Option<Error>,
+    /// A part was stored, or may be.
+    stored: bool,
 }
 
 impl Load {
+    /// Requests and bytes without an answer.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        (self.requests, self.bytes)
+    }
+
     fn admit(&mut self, bytes: usize) -> Result<(), Error> {
         let fits = self.requests < limits::PRODUCES_IN_FLIGHT_MAX
             && self.bytes.saturating_add(bytes) <= limits::PRODUCE_BYTES_IN_FLIGHT_MAX;
@@ -101,10 +145,44 @@ impl Load {
         Ok(())
     }
 
-    fn release(&mut self, bytes: usize) {
-        assert!(self.requests > 0 && self.bytes >= bytes, "a request is released once, as it was admitted");
-        self.requests -= 1;
+    /// One part of a request, which had `count` records, became `parts` of them.
+    fn part(&mut self, id: RequestId, count: u32, parts: usize) {
+        assert!(parts > 0, "a part does not vanish");
+        if parts > 1 {
+            let parted = self.parted.entry(id).or_insert(Parted { left: 1, count, failed: None, stored: false });
+            parted.left += parts - 1;
+        }
+    }
+
+    /// One part of so many bytes has its outcome; gives the outcome of its request once all parts have theirs.
+    fn settle(
+        &mut self,
+        id: RequestId,
+        bytes: usize,
+        result: Result<u32, Error>,
+    ) -> Option<Result<u32, Error>> {
+        assert!(self.bytes >= bytes, "a part is settled once, as it was admitted");
         self.bytes -= bytes;
+        let result = match self.parted.entry(id) {
+            Entry::Vacant(_) => result,
+            Entry::Occupied(mut entry) => {
+                let parted = entry.get_mut();
+                parted.left -= 1;
+                parted.stored |= result.map_or_else(|error| error.reason().effect() == Effect::Unknown, |_| true);
+                parted.failed = parted.failed.or(result.err());
+                if parted.left > 0 {
+                    return None;
+                }
+                match entry.remove() {
+                    Parted { failed: None, count, .. } => Ok(count),
+                    Parted { failed: Some(error), stored: true, .. } => Err(error.of_a_part()),
+                    Parted { failed: Some(error), stored: false, .. } => Err(error),
+                }
+            }
+        };
+        assert!(self.requests > 0, "a request is answered once");
+        self.requests -= 1;
+        Some(result)
     }
 }
 
@@ -117,28 +195,53 @@ impl Node {
     }
 
     fn accept(&mut self, id: RequestId, session: &Session, request: Produce) -> Result<(), Error> {
-        if !session.may(Operation::Produce) {
+        let name = request.topic.unwrap_or_default();
+        if !self.may(session, Operation::Produce, &name) {
             return Err(Error::Denied);
         }
-        let name = request.topic.ok_or(Error::NoSuchTopic)?;
+        let topic = self.topic(&name).ok_or(Error::NoSuchTopic)?;
         let Produce { records, count, crc, .. } = request;
         if count == 0 {
-            self.topic(&name).ok_or(Error::NoSuchTopic)?;
             self.core.reply(id, Reply::Stored(0));
             return Ok(());
         }
-        let range = self.route(&name)?;
-        self.load.admit(records.len())?;
-        self.append_to(range, Waiting { id, records, count, crc });
+        let bytes = records.len();
+        let parts = self.place_records(topic, Records { records, count, crc })?;
+        self.load.admit(bytes)?;
+        self.load.part(id, count, parts.len());
+        for part in parts {
+            self.append_part(id, part);
+        }
         Ok(())
     }
 
-    /// Answers an accepted request of so many bytes.
+    fn append_part(&mut self, id: RequestId, part: Part) {
+        let Part { range, records, count, crc } = part;
+        self.know_range(range);
+        self.append_to(range, Waiting { id, records: Records { records, count, crc } });
+    }
+
+    /// Places a request again that waits for a range which takes no more records.
+    pub(crate) fn append_again(&mut self, topic: TopicId, request: Waiting) {
+        let Waiting { id, records } = request;
+        let (bytes, count) = (records.records.len(), records.count);
+        match self.place_records(topic, records) {
+            Ok(parts) => {
+                self.load.part(id, count, parts.len());
+                for part in parts {
+                    self.append_part(id, part);
+                }
+            }
+            Err(error) => self.produced(id, bytes, Err(error.into())),
+        }
+    }
+
+    /// One part of an accepted request, of so many bytes, has its outcome.
     pub(crate) fn produced(&mut self, id: RequestId, bytes: usize, result: Result<u32, Error>) {
-        self.load.release(bytes);
-        let reply = match result {
-            Ok(count) => Reply::Stored(count),
-            Err(error) => Reply::Failed(error.reason()),
+        let reply = match self.load.settle(id, bytes, result) {
+            None => return,
+            Some(Ok(count)) => Reply::Stored(count),
+            Some(Err(error)) => Reply::Failed(error.reason()),
         };
         self.core.reply(id, reply);
     }
@@ -147,6 +250,11 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::ConnectionId;
+
+    fn id(number: u64) -> RequestId {
+        RequestId { connection: ConnectionId(1), number }
+    }
 
     #[test]
     fn one_request_more_than_allowed_is_refused_and_leaves_nothing() {
@@ -155,17 +263,53 @@ mod tests {
             assert_eq!(load.admit(1), Ok(()));
         }
         assert_eq!(load.admit(1), Err(Error::Overloaded));
-        load.release(1);
+        assert_eq!(load.settle(id(1), 1, Ok(1)), Some(Ok(1)));
         assert_eq!(load.admit(1), Ok(()));
     }
 
     #[test]
     fn bytes_are_bounded_but_a_single_large_request_passes() {
         let mut load = Load::default();
-        assert_eq!(load.admit(limits::PRODUCE_BYTES_IN_FLIGHT_MAX + 1), Ok(()));
+        let large = limits::PRODUCE_BYTES_IN_FLIGHT_MAX + 1;
+        assert_eq!(load.admit(large), Ok(()));
         assert_eq!(load.admit(1), Err(Error::Overloaded));
-        load.release(limits::PRODUCE_BYTES_IN_FLIGHT_MAX + 1);
+        assert_eq!(load.settle(id(1), large, Ok(1)), Some(Ok(1)));
         assert_eq!(load.admit(limits::PRODUCE_BYTES_IN_FLIGHT_MAX), Ok(()));
         assert_eq!(load.admit(1), Err(Error::Overloaded));
+    }
+
+    #[test]
+    fn a_request_of_parts_is_answered_by_its_last_and_fails_with_its_first_failure() {
+        let mut load = Load::default();
+        assert_eq!(load.admit(10), Ok(()));
+        load.part(id(1), 7, 2);
+        // One of the two is parted again.
+        load.part(id(1), 4, 2);
+        assert_eq!(load.settle(id(1), 5, Ok(3)), None);
+        assert_eq!(load.settle(id(1), 2, Err(Error::Storage)), None);
+        assert_eq!(load.settle(id(1), 3, Err(Error::Unroutable)), Some(Err(Error::Storage)));
+        assert!(load.parted.is_empty() && load.requests == 0 && load.bytes == 0);
+        assert_eq!(load.admit(10), Ok(()));
+        load.part(id(1), 7, 2);
+        assert_eq!(load.settle(id(1), 5, Ok(3)), None);
+        assert_eq!(load.settle(id(1), 5, Ok(4)), Some(Ok(7)));
+    }
+
+    #[test]
+    fn nobody_is_told_that_nothing_happened_when_another_part_may_be_stored() {
+        let mut load = Load::default();
+        let mut of_two = |first, second| {
+            assert_eq!(load.admit(10), Ok(()));
+            load.part(id(1), 7, 2);
+            assert_eq!(load.settle(id(1), 5, first), None);
+            load.settle(id(1), 5, second).unwrap()
+        };
+        assert_eq!(of_two(Ok(3), Err(Error::Unroutable)), Err(Error::Sealed));
+        assert_eq!(of_two(Err(Error::Overloaded), Ok(4)), Err(Error::Storage));
+        assert_eq!(of_two(Err(Error::Overloaded), Err(Error::Storage)), Err(Error::Storage));
+        assert_eq!(of_two(Err(Error::Overloaded), Err(Error::Unroutable)), Err(Error::Overloaded));
+        for error in [Error::Overloaded, Error::Unroutable, Error::Storage, Error::Unavailable] {
+            assert_eq!(error.of_a_part().reason().effect(), Effect::Unknown, "{error}");
+        }
     }
 }

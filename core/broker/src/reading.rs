@@ -1,7 +1,8 @@
-//! Collecting records for one fetch: range by range, segment by segment, read by read.
+//! Collecting records for one reader: range by range, segment by segment, read by read.
 //!
-//! Owns what a running fetch has gathered and where it stands, the reads asked of the store, and the rests of
-//! batches that were read but not wanted yet. Does not decide where a fetch starts or whether it waits.
+//! Owns what a running reader has gathered and where it stands, the reads asked of the store, and the rests of
+//! batches that were read but not wanted yet. Does not decide where a reader
+//! starts or whether it waits. How positions move through splits and merges is said in `tiles`.
 //!
 //! Invariants:
 //! - only committed records are given out;
@@ -13,85 +14,125 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use metadata::vnode::RangeState;
 use storage::format::batch::Batch;
 use storage::store;
-use types::cursor::{Cursor, Tile};
-use types::{Instant, Offset, RangeId, SegmentId, TopicId, limits};
+use types::cursor::{Cursor, CursorMember, FIXED_TOKEN_BYTES_MAX, TILE_TOKEN_BYTES_MAX, Tile};
+use types::{Instant, KeySpan, Offset, RangeId, SegmentId, TopicId, limits};
 
-use crate::action::{Fetched, Notice};
-use crate::cut::{Piece, Room};
-use crate::event::RequestId;
+use crate::action::{Fetched, Notice, Run};
+use crate::cut::{Filter, Piece, Room, Selected};
+use crate::event::{Fetch, RequestId};
 use crate::fetch;
+use crate::groups;
 use crate::node::{Node, Owner};
 use crate::planted::Bug;
+use crate::rests::Rests;
+use crate::segments::Range;
+use crate::tiles;
 
-/// Bytes of a response that are not records: envelope, count, and a cursor of one tile with room to spare.
+/// Bytes of a response that are neither records nor cursor: envelope, counts, with room to spare.
 const OVERHEAD_BYTES: usize = 128;
-/// Bytes of cursor that each further tile may take.
-const TILE_BYTES: usize = 36;
-/// Rests of batches kept, over all readers.
-const RESTS_MAX: usize = 128;
-/// Bytes of batches kept alive by them.
-const REST_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// A fetch that is collecting.
+/// Bytes of a response's form that come with each run of records.
+const RUN_BYTES: usize = 20;
+/// A reader that is collecting.
 #[derive(Debug)]
 pub(crate) struct Reading {
     topic: Bytes,
     id: TopicId,
-    /// One for each range read, sorted by span.
+    /// Sorted and disjoint.
     tiles: Vec<Tile>,
     /// Index of the tile being read.
     turn: usize,
-    /// Tiles not finished in this pass, the one being read included.
-    left: usize,
+    /// Positions of the keyspace not looked at in this pass; the tile being read is one of them.
+    left: u64,
     count_max: u32,
     count: u32,
     bytes_max: usize,
     bytes: usize,
-    records: Vec<Bytes>,
-    deadline: Instant,
+    /// Bytes of batches that were walked for the records of a slice.
+    filtered: u64,
+    runs: Vec<Run>,
     failed: Option<fetch::Error>,
+    pub(crate) purpose: Purpose,
+}
+
+/// Whom the records are for.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// A fetch that may wait until then.
+    Fetch { deadline: Instant, member: Option<Box<Membered>> },
+    /// The stream that this request opened, for a member's share or everything.
+    Stream { member: Option<CursorMember> },
+}
+
+/// What a member's fetch must know when its share changes while it waits.
+#[derive(Debug)]
+pub(crate) struct Membered {
+    pub(crate) key: groups::Key,
+    pub(crate) cursor: CursorMember,
+    /// To begin again with another share.
+    pub(crate) request: Fetch,
+}
+
+/// What a reader may be given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most {
+    pub(crate) count: u32,
+    /// Largest body of a response.
+    pub(crate) frame_bytes: usize,
 }
 
 impl Reading {
+    /// A reader that stands at `tiles` and begins with the `turn`-th of them.
     pub(crate) fn new(
-        topic: Bytes,
-        id: TopicId,
+        (topic, id): (Bytes, TopicId),
         tiles: Vec<Tile>,
-        count_max: u32,
-        deadline: Instant,
-        frame_bytes_max: usize,
+        turn: usize,
+        most: Most,
+        purpose: Purpose,
     ) -> Self {
-        let left = tiles.len();
-        let bytes_max = frame_bytes_max.saturating_sub(OVERHEAD_BYTES + left * TILE_BYTES);
-        Self {
+        let cursor = FIXED_TOKEN_BYTES_MAX + tiles.len() * TILE_TOKEN_BYTES_MAX;
+        let mut reading = Self {
             topic,
             id,
+            turn: turn % tiles.len().max(1),
+            left: 0,
             tiles,
-            turn: 0,
-            left,
-            count_max,
+            count_max: most.count,
             count: 0,
-            bytes_max,
+            bytes_max: most.frame_bytes.saturating_sub(OVERHEAD_BYTES + cursor),
             bytes: 0,
-            records: Vec::new(),
-            deadline,
+            filtered: 0,
+            runs: Vec::new(),
             failed: None,
+            purpose,
+        };
+        reading.look_everywhere();
+        reading
+    }
+
+    /// Begins another pass: over what lies in `span`, or over everything.
+    pub(crate) fn look_again(&mut self, span: Option<KeySpan>) {
+        self.failed = None;
+        let Some(span) = span else { return self.look_everywhere() };
+        let indices = tiles::overlapping(&self.tiles, span);
+        self.left = self.tiles[indices.clone()].iter().map(|tile| tile.span.size()).sum();
+        if self.left > 0 {
+            self.turn = indices.start;
         }
     }
 
-    /// The same fetch at the start of another pass over its ranges.
-    pub(crate) fn again(self) -> Self {
-        Self { left: self.tiles.len(), failed: None, ..self }
+    fn look_everywhere(&mut self) {
+        self.left = self.tiles.iter().map(|tile| tile.span.size()).sum();
     }
 
     pub(crate) fn topic(&self) -> Bytes {
         self.topic.clone()
     }
 
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
+    pub(crate) fn id(&self) -> TopicId {
+        self.id
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -103,9 +144,33 @@ impl Reading {
         self.failed
     }
 
-    pub(crate) fn into_fetched(self) -> Fetched {
-        let cursor = Cursor { topic: self.id, member: None, tiles: self.tiles }.encode();
-        Fetched { count: self.count, records: self.records, cursor }
+    /// Whether it has looked at so much for nothing that the client should hear how far it came.
+    pub(crate) fn is_tired(&self) -> bool {
+        match self.purpose {
+            Purpose::Fetch { .. } => self.filtered > limits::FETCH_FILTERED_BYTES_MAX,
+            Purpose::Stream { .. } => false,
+        }
+    }
+
+    /// Where the reader stands.
+    pub(crate) fn tiles(&self) -> &[Tile] {
+        &self.tiles
+    }
+
+    /// The records, where to go on, and where the reader stands; `None` when no cursor can say that.
+    pub(crate) fn into_fetched(self) -> Option<(Fetched, Vec<Tile>)> {
+        let member = match self.purpose {
+            Purpose::Fetch { member: Some(membered), .. } => Some(membered.cursor),
+            Purpose::Stream { member } => member,
+            Purpose::Fetch { member: None, .. } => None,
+        };
+        let tiles = tiles::coalesce(self.tiles);
+        if tiles.len() > limits::CURSOR_TILES_MAX {
+            return None;
+        }
+        let cursor = Cursor { topic: self.id, member, tiles };
+        let fetched = Fetched { count: self.count, runs: self.runs, cursor: cursor.encode() };
+        Some((fetched, cursor.tiles))
     }
 
     fn room(&self) -> Room {
@@ -118,8 +183,8 @@ impl Reading {
 
     /// The range to read next, `None` when all are done or nothing more fits.
     fn current(&self) -> Option<(RangeId, Tile)> {
-        let more =
-            self.left > 0 && self.count < self.count_max && (self.bytes < self.bytes_max || self.count == 0);
+        let full = self.count >= self.count_max || (self.bytes >= self.bytes_max && self.count > 0);
+        let more = self.left > 0 && !full && !(self.is_tired() && self.count == 0);
         let tile = *self.tiles.get(self.turn)?;
         more.then_some((RangeId { topic: self.id, seq: tile.range }, tile))
     }
@@ -131,30 +196,54 @@ impl Reading {
     /// Leaves the range being read where it is.
     fn give_up(&mut self, error: fetch::Error) {
         self.failed = Some(error);
-        if self.left > 0 {
-            self.next_tile();
-        }
+        self.next_tile();
     }
 
     fn next_tile(&mut self) {
+        self.left = self.left.saturating_sub(self.tiles[self.turn].span.size());
         self.turn = (self.turn + 1) % self.tiles.len();
-        self.left -= 1;
+    }
+
+    /// Other ranges took the place of the one being read, and of those up to `new`.
+    fn moved_on(&mut self, new: std::ops::Range<usize>) {
+        // What of them was looked at before in this pass is looked at again: it is another range now.
+        let size: u64 = self.tiles[new.clone()].iter().map(|tile| tile.span.size()).sum();
+        let whole: u64 = self.tiles.iter().map(|tile| tile.span.size()).sum();
+        self.turn = new.start;
+        self.left = (self.left + size).min(whole);
     }
 
     /// Takes what fits of a piece that starts at the current position; gives back the rest.
-    fn take(&mut self, piece: Piece) -> Result<Piece, crate::cut::Mangled> {
-        let (taken, rest) = piece.take(self.room())?;
+    fn take(&mut self, piece: Piece, filter: Option<&Filter>) -> Result<Piece, crate::cut::Mangled> {
+        let rest = match filter {
+            None => {
+                let (taken, rest) = piece.take(self.room())?;
+                self.keep(taken);
+                rest
+            }
+            Some(filter) => {
+                let before = piece.records.len();
+                let Selected { runs, rest } = piece.select(self.room(), filter)?;
+                self.filtered += (before - rest.records.len()) as u64;
+                runs.into_iter().for_each(|run| self.keep(run));
+                rest
+            }
+        };
         self.move_to(rest.first);
-        if taken.count > 0 {
-            self.count += taken.count;
-            self.bytes += taken.records.len();
-            self.records.push(taken.records);
-        }
         if rest.count > 0 {
             // Something did not fit: the response is full.
             self.left = 0;
         }
         Ok(rest)
+    }
+
+    fn keep(&mut self, taken: Piece) {
+        if taken.count > 0 {
+            let Piece { records, count, append_time, .. } = taken;
+            self.count += count;
+            self.bytes += records.len() + RUN_BYTES;
+            self.runs.push(Run { records, count, append_time });
+        }
     }
 }
 
@@ -194,14 +283,19 @@ impl Node {
     /// Collects until the fetch is full, at the end, or has to wait for the disk.
     pub(crate) fn read_on(&mut self, id: RequestId, mut reading: Reading) {
         while let Some((range, tile)) = reading.current() {
+            if self.is_at_open_end(range, tile.next) {
+                reading.next_tile();
+                continue;
+            }
             match self.place(range, tile.next) {
-                Place::End => reading.next_tile(),
+                Place::End => self.at_end(&mut reading),
                 Place::Segment { segment, from, .. } => {
                     reading.move_to(from);
                     let Some(piece) = self.reads.rests.take(segment, from) else {
                         return self.ask_read(id, reading, segment, from);
                     };
-                    match reading.take(piece) {
+                    let filter = self.filter(range, tile);
+                    match reading.take(piece, filter.as_ref()) {
                         Ok(rest) => self.reads.rests.put(segment, rest),
                         Err(mangled) => self.read_failed(&mut reading, segment, from, &mangled.to_string()),
                     }
@@ -209,6 +303,42 @@ impl Node {
             }
         }
         self.read_done(id, reading);
+    }
+
+    /// Whether a range takes records and the reader has seen all. Asked first, because in a wide topic nearly
+    /// every tile of a reader is there.
+    fn is_at_open_end(&self, range: RangeId, next: Offset) -> bool {
+        self.ranges.get(&range).and_then(Range::open_end) == Some(next)
+    }
+
+    /// Nothing more is committed where the reader stands: it moves on to the ranges that took the place, if the
+    /// range takes no more records, and otherwise to its next tile.
+    fn at_end(&self, reading: &mut Reading) {
+        let (vnode, topic, turn) = (self.core.meta.vnode(), reading.id, reading.turn);
+        let drained = |tile: Tile| self.is_drained(RangeId { topic, seq: tile.range }, tile.next);
+        if !drained(reading.tiles[turn]) {
+            return reading.next_tile();
+        }
+        match tiles::move_on(vnode, topic, &mut reading.tiles, turn, drained) {
+            Some(new) => reading.moved_on(new),
+            None => reading.next_tile(),
+        }
+    }
+
+    /// Whether a range will never hold a record at or after `next`.
+    fn is_drained(&self, range: RangeId, next: Offset) -> bool {
+        let vnode = self.core.meta.vnode();
+        vnode.range(range).is_some_and(|listed| listed.state == RangeState::Replaced)
+            && vnode.active_segment(range).is_none()
+            && self.place(range, next) == Place::End
+    }
+
+    /// Which records of the tile's range are the reader's; `None` when all are.
+    fn filter(&self, range: RangeId, tile: Tile) -> Option<Filter> {
+        let vnode = self.core.meta.vnode();
+        let (topic, stored) = (vnode.topic(range.topic)?, vnode.range(range)?.span);
+        let (keyspace, hash) = (topic.keyspace, topic.key_hash);
+        (tile.span != stored).then_some(Filter { wanted: tile.span, stored, keyspace, hash })
     }
 
     fn ask_read(&mut self, id: RequestId, reading: Reading, segment: SegmentId, from: Offset) {
@@ -266,7 +396,9 @@ impl Node {
                 return;
             }
             let inside = batch.header.base_offset <= tile.next && tile.next < batch.header.end_offset();
-            let taken = inside.then(|| Piece::of(batch, tile.next).and_then(|piece| reading.take(piece)));
+            let filter = self.filter(range, tile);
+            let take = |piece| reading.take(piece, filter.as_ref());
+            let taken = inside.then(|| Piece::of(batch, tile.next).and_then(take));
             match taken {
                 Some(Ok(rest)) => self.reads.rests.put(segment, rest),
                 Some(Err(mangled)) => return self.read_failed(reading, segment, from, &mangled.to_string()),
@@ -282,40 +414,5 @@ impl Node {
     fn read_failed(&mut self, reading: &mut Reading, segment: SegmentId, offset: Offset, detail: &str) {
         self.core.notice(Notice::ReadFailed { segment, offset, detail: detail.to_owned() });
         reading.give_up(fetch::Error::Storage);
-    }
-}
-
-/// Rests of batches that were read and not wanted yet, so that reading on inside a large batch neither reads
-/// nor walks its beginning again. A bounded, first-in-first-out cache.
-#[derive(Debug, Default)]
-struct Rests {
-    pieces: BTreeMap<(SegmentId, Offset), (u64, Piece)>,
-    order: BTreeMap<u64, (SegmentId, Offset)>,
-    bytes: usize,
-    next: u64,
-}
-
-impl Rests {
-    fn take(&mut self, segment: SegmentId, first: Offset) -> Option<Piece> {
-        let (order, piece) = self.pieces.remove(&(segment, first))?;
-        self.order.remove(&order);
-        self.bytes -= piece.records.len();
-        Some(piece)
-    }
-
-    fn put(&mut self, segment: SegmentId, piece: Piece) {
-        if piece.count == 0 {
-            return;
-        }
-        drop(self.take(segment, piece.first));
-        let key = (segment, piece.first);
-        self.bytes += piece.records.len();
-        self.order.insert(self.next, key);
-        self.pieces.insert(key, (self.next, piece));
-        self.next += 1;
-        while self.pieces.len() > RESTS_MAX || self.bytes > REST_BYTES_MAX {
-            let Some((_, (segment, first))) = self.order.pop_first() else { return };
-            drop(self.take(segment, first));
-        }
     }
 }

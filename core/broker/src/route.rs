@@ -2,12 +2,14 @@
 //!
 //! Owns nothing but a cache of names, checked against the metadata on every use. The metadata decides.
 //!
-//! A topic has one range until ranges split; every answer here is already shaped for more.
+//! Which range takes which record is `place`'s business.
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use metadata::vnode::{SegmentState, Topic};
 use types::cursor::Tile;
-use types::{Offset, RangeId, RangeSeq, TopicId, TopicName, WallTime};
+use types::{Offset, RangeId, RangeSeq, SegmentSeq, TopicId, TopicName, WallTime};
 
 use crate::node::Node;
 use crate::planted::Bug;
@@ -47,39 +49,64 @@ impl Node {
         self.topics.get_key_value(name).map(|(name, id)| (name.clone(), *id))
     }
 
-    /// The range that takes the records of a request, known to this node from now on.
-    pub(crate) fn route(&mut self, name: &Bytes) -> Result<RangeId, Unrouted> {
-        let topic = self.topic(name).ok_or(Unrouted::NoSuchTopic)?;
-        let vnode = self.core.meta.vnode();
-        let (id, _) = vnode.active_ranges_of(topic).next().ok_or(Unrouted::NoActiveRange)?;
-        self.ranges.entry(id).or_insert_with(|| {
-            let last = vnode.segments_of(id).next_back();
-            let appended_at = last.map_or(WallTime(0), |(_, segment)| match segment.state {
-                SegmentState::Active => segment.opened_at,
-                SegmentState::Sealed(sealed) => sealed.at,
-            });
-            Range::new(Bytes::copy_from_slice(name), State::Idle, appended_at)
-        });
-        Ok(id)
+    /// Makes a range known to this node that takes records.
+    pub(crate) fn know_range(&mut self, id: RangeId) {
+        if self.ranges.contains_key(&id) {
+            return;
+        }
+        let Some(name) = self.topic_name(id.topic) else { return };
+        let appended_at = self.last_time(id);
+        self.ranges.insert(id, Range::new(name, State::Idle, appended_at));
     }
 
-    /// One tile for each range a reader of the topic reads, at its beginning; sorted by span.
-    pub(crate) fn leaf_tiles(&self, topic: TopicId) -> Vec<Tile> {
-        let leaves = self.core.meta.vnode().leaf_ranges_of(topic);
-        let tile = |(id, range): (RangeId, &metadata::vnode::Range)| Tile {
-            range: id.seq,
-            span: range.span,
-            next: Offset::ZERO,
-        };
-        let mut tiles: Vec<Tile> = leaves.map(tile).collect();
-        tiles.sort_unstable_by_key(|tile| tile.span.start());
-        tiles
+    /// A lower bound for the time of the first record of a range whose ancestors have ended: a child's records are
+    /// later than its parents', seeking by time relies on it. The search ends at ranges that had a segment, whose
+    /// records are later than their own ancestors'.
+    pub(crate) fn time_before(&self, id: RangeId) -> WallTime {
+        let vnode = self.core.meta.vnode();
+        let (mut time, mut seen, mut next) = (WallTime(0), BTreeSet::new(), vec![id.seq]);
+        while let Some(range) = next.pop().and_then(|seq| vnode.range(RangeId { topic: id.topic, seq })) {
+            for seq in &range.parents {
+                let parent = RangeId { topic: id.topic, seq: *seq };
+                if seen.insert(*seq) {
+                    time = time.max(self.last_time(parent));
+                    let written = vnode.range(parent).is_some_and(|parent| parent.next_segment_seq > SegmentSeq(0));
+                    next.extend((!written).then_some(*seq));
+                }
+            }
+        }
+        time
+    }
+
+    /// A lower bound for the time of whatever a range takes next, by what it holds itself.
+    pub(crate) fn last_time(&self, id: RangeId) -> WallTime {
+        if let Some(range) = self.ranges.get(&id) {
+            return range.appended_at;
+        }
+        // One that was registered and took nothing may have been opened by a clock that had stepped back.
+        let last = self.core.meta.vnode().segments_of(id).rev().take(2).map(|(_, segment)| match segment.state {
+            SegmentState::Active => segment.opened_at,
+            SegmentState::Sealed(sealed) => sealed.at,
+        });
+        last.max().unwrap_or_default()
+    }
+
+    /// Exclusive end of what may be read of a range, as far as this node knows.
+    pub(crate) fn end_of(&self, id: RangeId) -> Offset {
+        let vnode = self.core.meta.vnode();
+        match (vnode.active_segment(id), vnode.range(id)) {
+            (Some((_, active)), _) => {
+                self.ranges.get(&id).and_then(Range::committed_end).unwrap_or(active.start)
+            }
+            (None, Some(range)) => range.sealed_end,
+            (None, None) => Offset::ZERO,
+        }
     }
 
     /// Whether the tiles of a cursor are ones this cluster issues for the topic.
     pub(crate) fn knows_tiles(&self, topic: TopicId, tiles: &[Tile]) -> bool {
-        let leaf = |seq: RangeSeq| self.core.meta.vnode().range(RangeId { topic, seq });
-        tiles.iter().all(|tile| leaf(tile.range).is_some_and(|range| range.span == tile.span))
+        let range = |seq: RangeSeq| self.core.meta.vnode().range(RangeId { topic, seq });
+        tiles.iter().all(|tile| range(tile.range).is_some_and(|range| range.span.covers(tile.span)))
     }
 
     /// Where the record of an offset is, or the next one that is still there.

@@ -10,9 +10,9 @@
 //! - `appended_at` never decreases within a range.
 //!
 //! ```text
-//! Idle ─▶ Registering ─▶ Creating ─▶ Open ─▶ Ending ─▶ Idle
-//!                          ▲ │                  ▲ │
-//!                   Unmade ┘ ◀┘   Stale ────────┘ └▶ Stopped
+//! Idle ─▶ (Blocked ─▶) Registering ─▶ Creating ─▶ Open ─▶ Ending ─▶ Idle
+//!                                       ▲ │                  ▲ │
+//!                                Unmade ┘ ◀┘   Stale ────────┘ └▶ Stopped
 //! ```
 
 use std::collections::VecDeque;
@@ -28,11 +28,14 @@ use crate::ending::{Ending, Step};
 use crate::event::RequestId;
 use crate::meta::{self, Registered};
 use crate::node::{Node, Owner};
+use crate::place::Records;
 use crate::planted::Bug;
 use crate::produce;
 
 /// Epoch a registration gives.
 pub(crate) const EPOCH_FIRST: Epoch = Epoch(1);
+/// How often old segments are looked for.
+const AGE_TICK: Duration = Duration::from_secs(5);
 /// Pause before something that failed on a disk is tried again.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(500);
 
@@ -47,6 +50,8 @@ pub(crate) struct Range {
     pub(crate) waiting: VecDeque<Waiting>,
     /// Lower bound for the time of the next batch.
     pub(crate) appended_at: WallTime,
+    /// Since when requests wait for the range's parents to end.
+    pub(crate) paused_at: Option<Instant>,
 }
 
 /// Where a range's active segment stands.
@@ -54,6 +59,8 @@ pub(crate) struct Range {
 pub(crate) enum State {
     /// There is none; the next produce opens one.
     Idle,
+    /// A parent's segment is on its way to being sealed, and somebody waits.
+    Blocked,
     /// Its registration is on its way through metadata.
     Registering,
     /// Registered; its copy could not be made. Tried again by the first produce after this instant.
@@ -82,6 +89,8 @@ pub(crate) struct Open {
     pub(crate) committed_end: Offset,
     /// Bytes of the frames given out.
     pub(crate) bytes: u64,
+    /// When it began to take appends.
+    pub(crate) opened_at: Instant,
     /// Appends the store has not answered, in order.
     pub(crate) in_flight: VecDeque<InFlight>,
 }
@@ -100,14 +109,48 @@ pub(crate) struct InFlight {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) id: RequestId,
-    pub(crate) records: Bytes,
-    pub(crate) count: u32,
-    pub(crate) crc: u32,
+    pub(crate) records: Records,
+}
+
+impl Waiting {
+    fn bytes(&self) -> usize {
+        self.records.records.len()
+    }
 }
 
 impl Range {
     pub(crate) fn new(topic: Bytes, state: State, appended_at: WallTime) -> Self {
-        Self { topic, state, waiting: VecDeque::new(), appended_at }
+        Self { topic, state, waiting: VecDeque::new(), appended_at, paused_at: None }
+    }
+
+    /// Exclusive end of what may be read while a segment takes appends.
+    pub(crate) fn open_end(&self) -> Option<Offset> {
+        match &self.state {
+            State::Open(open) => Some(open.committed_end),
+            State::Idle
+            | State::Blocked
+            | State::Registering
+            | State::Unmade { .. }
+            | State::Creating { .. }
+            | State::Stale { .. }
+            | State::Ending(_)
+            | State::Stopped => None,
+        }
+    }
+
+    /// The appends the store has not answered.
+    pub(crate) fn into_in_flight(self) -> VecDeque<InFlight> {
+        match self.state {
+            State::Open(open) => open.in_flight,
+            State::Ending(ending) => ending.in_flight,
+            State::Idle
+            | State::Blocked
+            | State::Registering
+            | State::Unmade { .. }
+            | State::Creating { .. }
+            | State::Stale { .. }
+            | State::Stopped => VecDeque::new(),
+        }
     }
 
     /// Exclusive end of what may be read of the segment that is active in metadata, if there is one and its
@@ -117,7 +160,7 @@ impl Range {
             State::Open(open) => Some(open.committed_end),
             State::Ending(ending) => ending.committed_end,
             State::Creating { base, .. } | State::Unmade { base, .. } => Some(*base),
-            State::Idle | State::Registering | State::Stale { .. } | State::Stopped => None,
+            State::Idle | State::Blocked | State::Registering | State::Stale { .. } | State::Stopped => None,
         }
     }
 }
@@ -127,15 +170,15 @@ impl Node {
     pub(crate) fn append_to(&mut self, id: RangeId, request: Waiting) {
         let now = self.core.now;
         let Some(range) = self.ranges.get_mut(&id) else {
-            return self.produced(request.id, request.records.len(), Err(produce::Error::NoSuchTopic));
+            return self.produced(request.id, request.bytes(), Err(produce::Error::NoSuchTopic));
         };
         match &mut range.state {
             State::Open(_) => self.append(id, request),
             State::Idle => {
                 range.waiting.push_back(request);
-                self.register(id);
+                self.open_next(id);
             }
-            State::Registering | State::Creating { .. } => range.waiting.push_back(request),
+            State::Blocked | State::Registering | State::Creating { .. } => range.waiting.push_back(request),
             State::Unmade { segment, base, retry_at } if *retry_at <= now => {
                 let (segment, base) = (*segment, *base);
                 range.waiting.push_back(request);
@@ -147,16 +190,31 @@ impl Node {
             }
             State::Ending(ending) if !ending.is_stuck() => range.waiting.push_back(request),
             State::Ending(_) | State::Unmade { .. } | State::Stopped => {
-                self.produced(request.id, request.records.len(), Err(produce::Error::Storage));
+                self.produced(request.id, request.bytes(), Err(produce::Error::Storage));
             }
         }
     }
 
-    /// Proposes the next segment of a range.
-    pub(crate) fn register(&mut self, id: RangeId) {
+    /// Proposes the next segment of a range, once none of its ancestors has an active one any more.
+    pub(crate) fn open_next(&mut self, id: RangeId) {
+        let open = self.core.meta.vnode().open_ancestors_of(id);
+        let (now, time_before) = (self.core.now, self.time_before(id));
         let Some(range) = self.ranges.get_mut(&id) else { return };
-        range.state = State::Registering;
-        self.core.register_segment(id);
+        if open.is_empty() {
+            self.blocked.remove(&id);
+            range.appended_at = range.appended_at.max(time_before);
+            range.state = State::Registering;
+            return self.core.register_segment(id);
+        }
+        range.state = State::Blocked;
+        range.paused_at.get_or_insert(now);
+        self.blocked.insert(id);
+        for ancestor in &open {
+            self.end_replaced(*ancestor);
+        }
+        if open.iter().any(|ancestor| self.cannot_end(*ancestor)) {
+            self.unblock(id, produce::Error::Storage);
+        }
     }
 
     /// The registration was decided.
@@ -193,10 +251,14 @@ impl Node {
                     appended_end: base,
                     committed_end: base,
                     bytes: 0,
+                    opened_at: now,
                     in_flight: VecDeque::new(),
                 });
-                self.core.notice(Notice::SegmentOpened { segment, base });
+                let paused = range.paused_at.take().map(|since| now.since(since));
+                self.core.notice(Notice::SegmentOpened { segment, base, paused });
                 self.append_waiting(id);
+                // It may have been split while its segment was being made.
+                self.end_replaced(id);
             }
             // An earlier attempt got further than it could tell: what is there is ended like a leftover.
             Err(store::Error::Exists) => {
@@ -227,6 +289,30 @@ impl Node {
         }
     }
 
+    /// Ends segments that have reached their age, now and then. An empty one stays: it holds nothing to expire.
+    pub(crate) fn roll_old(&mut self) {
+        let now = self.core.now;
+        let Some(age) = self.core.config.segment_age.filter(|_| self.age_tick_at <= now) else { return };
+        self.age_tick_at = now.plus(AGE_TICK);
+        let old = |range: &Range| match &range.state {
+            State::Open(open) => open.bytes > 0 && now.since(open.opened_at) >= age,
+            State::Idle
+            | State::Blocked
+            | State::Registering
+            | State::Unmade { .. }
+            | State::Creating { .. }
+            | State::Stale { .. }
+            | State::Ending(_)
+            | State::Stopped => false,
+        };
+        let ids: Vec<RangeId> =
+            self.ranges.iter().filter(|(_, range)| old(range)).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.drain(id, Cause::Age);
+            self.drained(id);
+        }
+    }
+
     /// Gives the records their offsets and hands them to the store.
     fn append(&mut self, id: RangeId, request: Waiting) {
         let wall = self.core.wall;
@@ -234,28 +320,24 @@ impl Node {
         let Some(range) = self.ranges.get_mut(&id) else { return };
         let State::Open(open) = &mut range.state else { return };
         range.appended_at = range.appended_at.max(wall);
-        let len = request.records.len();
+        let Records { records, count, crc } = request.records;
+        let len = records.len();
         let header = Header {
             flags: Flags::default(),
             payload_len: u32::try_from(len)
                 .expect("a request's records fit in a frame, which is below 2 GiB"),
-            record_count: request.count,
+            record_count: count,
             base_offset: open.appended_end,
             append_time: range.appended_at,
             epoch: EPOCH_FIRST,
             producer: Producer::default(),
-            payload_crc: open.seed.combine(request.crc, len as u64),
+            payload_crc: open.seed.combine(crc, len as u64),
         };
         open.appended_end = header.end_offset();
         open.bytes += header.frame_len();
-        open.in_flight.push_back(InFlight {
-            id: request.id,
-            count: request.count,
-            bytes: len,
-            end: open.appended_end,
-        });
+        open.in_flight.push_back(InFlight { id: request.id, count, bytes: len, end: open.appended_end });
         let (segment, end, full) = (open.segment, open.appended_end, open.bytes >= roll_at);
-        let batch = Batch { header, payload: request.records };
+        let batch = Batch { header, payload: records };
         self.plant_before_append(id, &batch);
         let owner = Owner::Append { range: id, end };
         self.core.ask(owner, store::Request::Append { segment, epoch: EPOCH_FIRST, batch });
@@ -274,6 +356,7 @@ impl Node {
                 (&mut ending.in_flight, ending.committed_end.as_mut().filter(|_| !short))
             }
             State::Idle
+            | State::Blocked
             | State::Registering
             | State::Unmade { .. }
             | State::Creating { .. }
@@ -292,7 +375,7 @@ impl Node {
                 let topic = range.topic.clone();
                 self.append_answered(id, &append, Ok(append.count));
                 if !(self.core.config.has_bug(Bug::ForgetWake) && append.count == 2) {
-                    self.wake(&topic);
+                    self.wake(&topic, Some(id));
                 }
             }
             Err(error) => {
@@ -309,7 +392,7 @@ impl Node {
     pub(crate) fn refuse_waiting(&mut self, id: RangeId, error: produce::Error) {
         let Some(range) = self.ranges.get_mut(&id) else { return };
         for request in std::mem::take(&mut range.waiting) {
-            self.produced(request.id, request.records.len(), Err(error));
+            self.produced(request.id, request.bytes(), Err(error));
         }
     }
 
@@ -318,7 +401,7 @@ impl Node {
         let Some(range) = self.ranges.get_mut(&id) else { return };
         range.state = State::Idle;
         if !range.waiting.is_empty() {
-            self.register(id);
+            self.open_next(id);
         }
     }
 }

@@ -72,6 +72,28 @@ impl<T> Waiters<T> {
         self.remove_all(ids)
     }
 
+    /// Takes out the fetches under a topic name that somebody wants.
+    pub(crate) fn take_topic_where(
+        &mut self,
+        topic: &[u8],
+        wanted: impl Fn(&T) -> bool,
+    ) -> Vec<(RequestId, T)> {
+        let Some(ids) = self.by_topic.get(topic) else { return Vec::new() };
+        let wanted = |id: &RequestId| self.entries.get(id).is_some_and(|entry| wanted(&entry.parked));
+        let ids = ids.iter().copied().filter(wanted).collect();
+        self.remove_all(ids)
+    }
+
+    /// Takes out one fetch.
+    pub(crate) fn take(&mut self, id: RequestId) -> Option<T> {
+        self.remove(id)
+    }
+
+    /// How many are parked.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Takes out every fetch whose time is up.
     pub(crate) fn take_due(&mut self, now: Instant) -> Vec<(RequestId, T)> {
         let due = self.by_deadline.iter().take_while(|(deadline, _)| *deadline <= now);
@@ -79,12 +101,12 @@ impl<T> Waiters<T> {
         self.remove_all(ids)
     }
 
-    /// Drops what a connection has parked.
-    pub(crate) fn drop_connection(&mut self, connection: ConnectionId) {
+    /// Takes out what a connection has parked.
+    pub(crate) fn take_connection(&mut self, connection: ConnectionId) -> Vec<(RequestId, T)> {
         let first = RequestId { connection, number: 0 };
         let last = RequestId { connection, number: u64::MAX };
         let ids = self.entries.range(first..=last).map(|(id, _)| *id).collect();
-        drop(self.remove_all(ids));
+        self.remove_all(ids)
     }
 
     /// When the next one's time is up.
@@ -135,7 +157,7 @@ mod tests {
     #[test]
     fn a_closed_connection_takes_its_own_away() {
         let mut waiters = waiters();
-        waiters.drop_connection(ConnectionId(1));
+        assert_eq!(waiters.take_connection(ConnectionId(1)), [(id(1, 1), 0), (id(1, 2), 1)]);
         assert_eq!(waiters.take_due(Instant(99)), [(id(2, 1), 2)]);
         assert!(empty(&waiters));
     }

@@ -4,5 +4,6 @@
 //! who proposes, which node leads, or what time it is; whatever depends on a choice, a clock or a
 //! configuration travels inside the command.
 
+pub mod cluster;
 pub mod machine;
 pub mod vnode;

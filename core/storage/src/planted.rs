@@ -33,11 +33,13 @@ pub enum Bug {
     SkipReplay,
     /// A journal file is used again although copies still need what it holds.
     ReuseJournalEarly,
+    /// Bad bytes before frames that the journal holds are taken for a torn tail (seed 2022117).
+    DoubtJournal,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::SkipSync,
         Self::SkipDirSync,
         Self::TrustIndex,
@@ -52,5 +54,6 @@ impl Bug {
         Self::TrustTimeIndex,
         Self::SkipReplay,
         Self::ReuseJournalEarly,
+        Self::DoubtJournal,
     ];
 }

@@ -10,6 +10,10 @@
 //!           P              S                  kept as it is, and the copy leaves service
 //! ```
 //!
+//! The journal testifies too. What it holds of a copy was put there when everything before it was durable, in the
+//! file or in the journal (see `store::copy::log`), so bad bytes before any of it are rot as well. That says
+//! nothing of the file itself: only the file's own `S` counts for what need not be synced again.
+//!
 //! Rules, each held by an invariant of the simulator:
 //! - Rot is never truncated and never written over (INV-22), and only a torn tail is ever dropped (INV-23).
 //! - Frames between `S` and the end are in the page cache, which proves nothing: they may have been written by
@@ -33,7 +37,7 @@ use crate::format::meta::Meta;
 use crate::planted::Bug;
 use crate::segment::index::Sparse;
 use crate::segment::scan::{Scan, Stop, TailSearch};
-use crate::store::replay::Patch;
+use crate::store::replay::{Owed, Patch};
 use crate::store::{Config, Damage, DamageClass};
 
 /// What recovery found, once nothing is left to do.
@@ -72,11 +76,12 @@ pub(crate) struct Recovery {
     file_len: u64,
     truncate_rot: bool,
     keep_tail: bool,
+    doubt_journal: bool,
     stage: Stage,
     scan: Scan,
     testimony: u64,
-    /// What the journal holds for this copy, in order.
-    patches: Vec<Patch>,
+    /// What the journal holds for this copy and is not in its place.
+    owed: Owed,
     patched: bool,
     verdict: Verdict,
 }
@@ -102,7 +107,7 @@ enum Stage {
 impl Recovery {
     /// Starts on a log file of `file_len` bytes.
     #[must_use]
-    pub(crate) fn new(config: &Config, meta: Meta, file: FileId, file_len: u64, patches: Vec<Patch>) -> Self {
+    pub(crate) fn new(config: &Config, meta: Meta, file: FileId, file_len: u64, owed: Owed) -> Self {
         let verdict = Verdict {
             end: meta.base,
             position: 0,
@@ -120,12 +125,13 @@ impl Recovery {
             file_len,
             truncate_rot,
             keep_tail,
+            doubt_journal: config.has_bug(Bug::DoubtJournal),
             stage: Stage::Scan,
             scan,
             testimony,
             // An earlier life may have put some in their place and been killed before its sync.
-            patched: !patches.is_empty(),
-            patches,
+            patched: !owed.patches.is_empty(),
+            owed,
             verdict,
         };
         recovery.after_scan();
@@ -151,7 +157,7 @@ impl Recovery {
             Stage::Salvage => {
                 self.stage = Stage::Done;
                 let write = |patch: Patch| Step::Write { file, at: patch.position, data: vec![patch.bytes] };
-                let mut steps: Vec<Step> = std::mem::take(&mut self.patches).into_iter().map(write).collect();
+                let mut steps: Vec<Step> = std::mem::take(&mut self.owed.patches).into_iter().map(write).collect();
                 steps.push(Step::Sync(file));
                 Next::Run(steps)
             }
@@ -236,8 +242,8 @@ impl Recovery {
         self.verdict.end = end;
         let covers =
             |patch: &Patch| (patch.position..patch.position + patch.bytes.len() as u64).contains(&position);
-        if let Some(at) = self.patches.iter().position(covers) {
-            self.stage = Stage::Patch(self.patches.remove(at));
+        if let Some(at) = self.owed.patches.iter().position(covers) {
+            self.stage = Stage::Patch(self.owed.patches.remove(at));
             return;
         }
         self.stage = Stage::Tail(Box::new(TailSearch::new(self.meta.identity(), position, self.file_len)));
@@ -254,7 +260,8 @@ impl Recovery {
             Some(Stop::Bad(damage)) => damage.class,
             Some(Stop::Limit { .. }) | None => DamageClass::Short,
         };
-        let rotten = position < synced && !self.truncate_rot;
+        let journaled = if self.doubt_journal { 0 } else { self.journaled() };
+        let rotten = position < synced.max(journaled) && !self.truncate_rot;
         if rotten || class == DamageClass::Unsupported {
             self.verdict.damage = Some(Damage { position, offset: self.verdict.end, class });
             self.stage = self.salvage();
@@ -275,8 +282,14 @@ impl Recovery {
         self.stage = Stage::Rewrite { at: synced.min(position), read: None, erase: (position, erase_to) };
     }
 
+    /// How far the journal says that the log was durable, in one place or the other.
+    fn journaled(&self) -> u64 {
+        let before = self.owed.patches.iter().map(|patch| patch.position);
+        before.max().unwrap_or(0).max(self.owed.must_reach)
+    }
+
     fn salvage(&self) -> Stage {
-        if self.patches.is_empty() && !self.patched { Stage::Done } else { Stage::Salvage }
+        if self.owed.patches.is_empty() && !self.patched { Stage::Done } else { Stage::Salvage }
     }
 }
 

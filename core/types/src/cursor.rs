@@ -8,8 +8,12 @@
 //! body   = version:u8 topic:u128 member tiles CRC-32 of all before it:u32
 //! member = 00 | 01 length:varint bytes generation:varint
 //! tiles  = count:varint tile*
-//! tile   = range:varint  log2 of the span's size:u8  start / size:varint  next:varint
+//! tile   = head:u8 [start / size:varint] range:zigzag-varint next:varint
+//! head   = log2 of the span's size, and 0x40 when `start` is written
 //! ```
+//!
+//! A topic may have ten thousand ranges, so a tile is small: `start` is written only where the span before
+//! did not end (the first one begins at 0), and `range` is the difference to the tile before.
 //!
 //! Invariants:
 //! - a cursor has exactly one encoding, and nothing else decodes;
@@ -27,14 +31,21 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::codec::{self, Reader, Writer};
 use crate::{Generation, KeySpan, MemberName, Offset, RangeSeq, TopicId, limits};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const CRC_BYTES: usize = 4;
-/// Smallest encoded tile: one byte a field.
-const TILE_BYTES_MIN: usize = 4;
-/// Largest: two full 64-bit varints, the size, and a 32-bit varint.
-const TILE_BYTES_MAX: usize = 10 + 1 + 5 + 10;
+/// Set in a tile's head when its start follows.
+const START_GIVEN: u8 = 0x40;
+/// Smallest encoded tile: one byte a field, no start.
+const TILE_BYTES_MIN: usize = 3;
+/// Largest: the head, a 32-bit varint and two full 64-bit varints.
+const TILE_BYTES_MAX: usize = 1 + 5 + 10 + 10;
 /// Everything but the tiles at its largest: the member's name, its length and its generation included.
-const FIXED_BYTES_MAX: usize = 1 + 16 + (1 + 2 + limits::GROUP_NAME_BYTES_MAX + 10) + 2 + CRC_BYTES;
+const FIXED_BYTES_MAX: usize = 1 + 16 + (1 + 2 + limits::GROUP_NAME_BYTES_MAX + 10) + 3 + CRC_BYTES;
+
+/// Bytes of token that one more tile takes at most: what to leave free in an answer for each tile.
+pub const TILE_TOKEN_BYTES_MAX: usize = (TILE_BYTES_MAX * 4).div_ceil(3);
+/// Bytes of a token without tiles at most, a member included.
+pub const FIXED_TOKEN_BYTES_MAX: usize = (FIXED_BYTES_MAX * 4).div_ceil(3);
 
 const _: () = assert!(
     (FIXED_BYTES_MAX + limits::CURSOR_TILES_MAX * TILE_BYTES_MAX).div_ceil(3) * 4 <= limits::CURSOR_BYTES_MAX,
@@ -113,8 +124,9 @@ impl Cursor {
             body.put_varint(generation.0);
         }
         body.put_varint(self.tiles.len() as u64);
+        let mut before = Before::FIRST;
         for tile in &self.tiles {
-            tile.encode(&mut body);
+            before.encode(tile, &mut body);
         }
         let crc = crc32fast::hash(&body);
         body.put_u32(crc);
@@ -152,23 +164,56 @@ impl CursorMember {
     }
 }
 
-impl Tile {
-    fn encode(&self, body: &mut BytesMut) {
-        let size = self.span.size();
-        body.put_varint(self.range.0);
-        body.put_u8(u8::try_from(size.ilog2()).expect("a logarithm of 64 bits is below 64"));
-        body.put_varint(self.span.start() / size);
-        body.put_varint(self.next.0);
+/// What a tile is told apart from: the one in front of it.
+struct Before {
+    end: u64,
+    range: u64,
+}
+
+impl Before {
+    const FIRST: Self = Self { end: 0, range: 0 };
+
+    fn encode(&mut self, tile: &Tile, body: &mut BytesMut) {
+        let span = tile.span;
+        let log = u8::try_from(span.size().ilog2()).expect("a logarithm of 64 bits is below 64");
+        if span.start() == self.end {
+            body.put_u8(log);
+        } else {
+            body.put_u8(log | START_GIVEN);
+            body.put_varint(span.start() >> log);
+        }
+        body.put_varint(zigzag(tile.range.0.wrapping_sub(self.range) as i64));
+        body.put_varint(tile.next.0);
+        (self.end, self.range) = (span.end(), tile.range.0);
     }
 
-    fn decode(reader: &mut Reader) -> Result<Self, Invalid> {
-        let range = RangeSeq(reader.varint()?);
-        let size = 1_u64.checked_shl(u32::from(reader.u8()?)).ok_or(Invalid)?;
-        let start = reader.varint()?.checked_mul(size).ok_or(Invalid)?;
-        let end = start.checked_add(size).ok_or(Invalid)?;
-        let span = KeySpan::new(start, end).ok_or(Invalid)?;
-        Ok(Self { range, span, next: Offset(reader.varint()?) })
+    /// Only the form [`encode`](Self::encode) writes, which also keeps tiles sorted and apart.
+    fn decode(&mut self, reader: &mut Reader) -> Result<Tile, Invalid> {
+        let head = reader.u8()?;
+        let size = 1_u64.checked_shl(u32::from(head & !START_GIVEN)).ok_or(Invalid)?;
+        let start = if head & START_GIVEN == 0 {
+            self.end
+        } else {
+            let start = reader.varint()?.checked_mul(size).ok_or(Invalid)?;
+            if start <= self.end {
+                return Err(Invalid);
+            }
+            start
+        };
+        let span = KeySpan::new(start, start.checked_add(size).ok_or(Invalid)?).ok_or(Invalid)?;
+        let range = self.range.wrapping_add(unzigzag(reader.varint()?) as u64);
+        (self.end, self.range) = (span.end(), range);
+        Ok(Tile { range: RangeSeq(range), span, next: Offset(reader.varint()?) })
     }
+}
+
+/// Small differences of either sign as small numbers: 0, -1, 1, -2, …
+fn zigzag(difference: i64) -> u64 {
+    ((difference << 1) ^ (difference >> 63)) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
 fn decode_tiles(reader: &mut Reader) -> Result<Vec<Tile>, Invalid> {
@@ -177,10 +222,11 @@ fn decode_tiles(reader: &mut Reader) -> Result<Vec<Tile>, Invalid> {
         return Err(Invalid);
     }
     let mut tiles = Vec::with_capacity(count);
+    let mut before = Before::FIRST;
     for _ in 0..count {
-        tiles.push(Tile::decode(reader)?);
+        tiles.push(before.decode(reader)?);
     }
-    if sorted_apart(&tiles) { Ok(tiles) } else { Err(Invalid) }
+    Ok(tiles)
 }
 
 fn sorted_apart(tiles: &[Tile]) -> bool {
@@ -210,24 +256,29 @@ mod tests {
     #[test]
     fn a_published_token_keeps_its_bytes() {
         let token = one_range().encode();
-        assert_eq!(token, "AQEjRWeJq83vASNFZ4mrze8AAQAQAMCEPcnoom4");
+        assert_eq!(token, "AgEjRWeJq83vASNFZ4mrze8AARAAwIQ9NAjmNA");
         assert_eq!(Cursor::decode(&token), Ok(one_range()));
     }
 
     #[test]
     fn what_is_not_canonical_is_refused() {
         let head = |rest: &[u8]| [&[VERSION][..], &[7; 16], rest].concat();
-        let good = head(&[0, 1, 0, 16, 0, 5]);
+        let good = head(&[0, 1, 16, 0, 5]);
         assert!(Cursor::decode(token(&good).as_bytes()).is_ok());
-        let bad: [(&str, Vec<u8>); 9] = [
-            ("other version", [&[2][..], &good[1..]].concat()),
+        let bad: [(&str, Vec<u8>); 14] = [
+            ("other version", [&[1][..], &good[1..]].concat()),
             ("leftover", [&good[..], &[0]].concat()),
-            ("long varint", head(&[0, 1, 0x80, 0, 16, 0, 5])),
-            ("count above the bytes", head(&[0, 2, 0, 16, 0, 5])),
+            ("long varint", head(&[0, 1, 16, 0x80, 0, 5])),
+            ("count above the bytes", head(&[0, 2, 16, 0, 5])),
             ("huge count", head(&[0, 0xff, 0xff, 0xff, 0xff, 0x0f])),
-            ("span past the keyspace", head(&[0, 1, 0, 32, 1, 5])),
-            ("span size of 2^64", head(&[0, 1, 0, 64, 0, 5])),
-            ("overlap", head(&[0, 2, 0, 4, 0, 5, 1, 3, 1, 5])),
+            ("span past the keyspace", head(&[0, 1, 0x40 | 32, 1, 0, 5])),
+            ("follows the last span", head(&[0, 2, 32, 0, 5, 0, 0, 5])),
+            ("span size of 2^63", head(&[0, 1, 63, 0, 5])),
+            ("start past all numbers", head(&[0, 1, 0x40 | 63, 2, 0, 5])),
+            ("unknown bit of the head", head(&[0, 1, 0x80 | 16, 0, 5])),
+            ("start that need not be written", head(&[0, 1, 0x40 | 16, 0, 0, 5])),
+            ("overlap", head(&[0, 2, 4, 0, 5, 0x40 | 3, 1, 1, 5])),
+            ("not aligned", head(&[0, 2, 2, 0, 5, 3, 1, 5])),
             ("member flag", head(&[2, 0, 0, 0])),
         ];
         for (name, body) in bad {
@@ -253,8 +304,10 @@ mod tests {
 
     #[test]
     fn the_largest_cursor_fits_and_decodes() {
-        let span = |i: u64| KeySpan::new((1 << 31) + i, (1 << 31) + i + 1).unwrap();
-        let tile = |i| Tile { range: RangeSeq(u64::MAX), span: span(i), next: Offset(u64::MAX) };
+        // Every start is written in full and every range is as far as can be from the one before.
+        let span = |i: u64| KeySpan::new((1 << 31) + 2 * i, (1 << 31) + 2 * i + 1).unwrap();
+        let range = |i: u64| RangeSeq(if i.is_multiple_of(2) { 1 << 63 } else { 0 });
+        let tile = |i| Tile { range: range(i), span: span(i), next: Offset(u64::MAX) };
         let member = MemberName::new(&[0xff; limits::GROUP_NAME_BYTES_MAX]).unwrap();
         let cursor = Cursor {
             topic: TopicId(u128::MAX),
@@ -262,8 +315,38 @@ mod tests {
             tiles: (0..limits::CURSOR_TILES_MAX as u64).map(tile).collect(),
         };
         let token = cursor.encode();
+        assert_eq!(
+            token.len(),
+            (FIXED_BYTES_MAX + limits::CURSOR_TILES_MAX * TILE_BYTES_MAX).saturating_mul(4).div_ceil(3)
+        );
         assert!(token.len() <= limits::CURSOR_BYTES_MAX);
+        assert!(token.len() <= FIXED_TOKEN_BYTES_MAX + limits::CURSOR_TILES_MAX * TILE_TOKEN_BYTES_MAX);
         assert_eq!(Cursor::decode(&token), Ok(cursor));
+    }
+
+    /// Ten thousand equal ranges made by splitting, each some records in.
+    fn wide() -> Cursor {
+        let tile = |i: u64| Tile {
+            range: RangeSeq(10_000 + i),
+            span: KeySpan::new(i << 8, (i + 1) << 8).unwrap(),
+            next: Offset(1_000 + i),
+        };
+        Cursor { topic: TopicId(7), member: None, tiles: (0..10_000).map(tile).collect() }
+    }
+
+    #[test]
+    fn a_wide_topic_has_a_cursor_of_a_few_bytes_a_range() {
+        let token = wide().encode();
+        assert_eq!(Cursor::decode(&token), Ok(wide()));
+        assert!(token.len() < 10_000 * 6, "{}", token.len());
+    }
+
+    #[test]
+    fn differences_fold_and_unfold() {
+        for (difference, folded) in [(0, 0), (-1, 1), (1, 2), (i64::MIN, u64::MAX), (i64::MAX, u64::MAX - 1)]
+        {
+            assert_eq!((zigzag(difference), unzigzag(folded)), (folded, difference));
+        }
     }
 
     prop_compose! {

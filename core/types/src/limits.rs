@@ -9,9 +9,9 @@ pub const TOPIC_NAME_BYTES_MAX: usize = 200;
 /// Longest group or member name, bytes.
 pub const GROUP_NAME_BYTES_MAX: usize = 255;
 /// Largest cursor a client may send, bytes.
-pub const CURSOR_BYTES_MAX: usize = 64 * 1024;
+pub const CURSOR_BYTES_MAX: usize = 576 * 1024;
 /// Most tiles of a cursor: so many fit [`CURSOR_BYTES_MAX`] whatever their values.
-pub const CURSOR_TILES_MAX: usize = 1800;
+pub const CURSOR_TILES_MAX: usize = 16_384;
 
 /// Default for the largest inbound frame body of the client protocol, bytes.
 pub const FRAME_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
@@ -26,11 +26,73 @@ pub const FRAME_BYTES_UNAUTHENTICATED_MAX: usize = 64 * 1024;
 pub const FETCH_RECORDS_DEFAULT: u32 = 100;
 /// Most records one fetch returns.
 pub const FETCH_RECORDS_MAX: u32 = 1000;
+/// Bytes of batches one fetch walks for the records of a slice; then it answers with how far it came.
+pub const FETCH_FILTERED_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Members of one group on one topic.
+pub const MEMBERS_PER_GROUP_MAX: usize = 1000;
+/// Groups with members on one node, over all topics.
+pub const GROUPS_COORDINATED_MAX: usize = 100_000;
+/// Push streams open at one time, per node.
+pub const STREAMS_MAX: usize = 100_000;
+/// A member that is silent for longer is taken out of its group, milliseconds.
+pub const MEMBER_SESSION_MS: u64 = 30_000;
+/// How often silent members are looked for, milliseconds.
+pub const MEMBER_TICK_MS: u64 = 10_000;
 /// Longest long poll, milliseconds.
 pub const FETCH_WAIT_MS_MAX: u32 = 30_000;
+/// Records of a push stream on their way unacknowledged when the client names no window.
+pub const STREAM_WINDOW_DEFAULT: u32 = 100;
+/// Largest window of a push stream, records.
+pub const STREAM_WINDOW_MAX: u32 = 10_000;
+/// Topics, ranges or groups a list operation returns when the client names no maximum.
+pub const LIST_ITEMS_DEFAULT: u32 = 100;
+/// Most of them that one list operation returns.
+pub const LIST_ITEMS_MAX: u32 = 1000;
 
 /// Groups with committed positions, per topic.
 pub const GROUPS_PER_TOPIC_MAX: usize = 65_536;
+/// Ranges a topic may ever have, those that were split or merged included: they stay listed.
+pub const RANGES_PER_TOPIC_MAX: usize = 65_536;
+/// Ranges of a topic that take records at one time: one cursor can stand in all of them.
+pub const ACTIVE_RANGES_PER_TOPIC_MAX: usize = 16_384;
+/// Longest user name, bytes.
+pub const USER_NAME_BYTES_MAX: usize = 128;
+/// Users of a cluster.
+pub const USERS_MAX: usize = 100_000;
+/// Longest stored password hash (a PHC string), bytes.
+pub const PASSWORD_HASH_BYTES_MAX: usize = 512;
+/// Rights of one user on topics.
+pub const GRANTS_PER_USER_MAX: usize = 10_000;
+/// Rights of all users together.
+pub const GRANTS_MAX: usize = 1_000_000;
+/// Pairs of user and address whose failed logins are counted; the oldest makes room.
+pub const LOCKOUTS_MAX: usize = 100_000;
+/// Longest client address as text, bytes.
+pub const ADDRESS_BYTES_MAX: usize = 64;
+/// Storage policies of a cluster.
+pub const POLICIES_MAX: usize = 10_000;
+/// Longest name of a storage policy or of a node's attribute, bytes.
+pub const POLICY_NAME_BYTES_MAX: usize = 128;
+
+/// Members of one Raft group, learners included.
+pub const RAFT_MEMBERS_MAX: usize = 16;
+/// Largest command of a Raft group, bytes.
+pub const RAFT_COMMAND_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Commands of one Raft group that are proposed and not committed; one more is refused, bytes.
+pub const RAFT_UNCOMMITTED_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Entries one message carries, bytes; a single larger entry travels alone.
+pub const RAFT_APPEND_BYTES: usize = 1024 * 1024;
+/// Messages with entries on their way to one member of a Raft group.
+pub const RAFT_APPENDS_IN_FLIGHT_MAX: usize = 64;
+/// Largest message between members of a Raft group, bytes.
+pub const RAFT_MESSAGE_BYTES_MAX: usize = RAFT_COMMAND_BYTES_MAX + 4 * 1024 * 1024;
+/// Largest snapshot of a Raft group, bytes.
+pub const RAFT_SNAPSHOT_BYTES_MAX: usize = 1024 * 1024 * 1024;
+/// Bytes of a snapshot that travel in one message.
+pub const RAFT_SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
+/// Linearizable reads that wait in one Raft group; one more is refused.
+pub const RAFT_READS_MAX: usize = 65_536;
+
 /// Topics in one vnode.
 pub const TOPICS_MAX: usize = 1_000_000;
 /// Long polls parked at one time, per node.
@@ -51,8 +113,10 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 pub const SCAN_WINDOW_BYTES: usize = 1024 * 1024;
 /// First read of a fetch from disk, bytes.
 pub const READ_WINDOW_BYTES: usize = 256 * 1024;
-/// Distance between two entries of the sparse index, bytes of log.
+/// Least distance between two entries of the sparse index, bytes of log.
 pub const INDEX_INTERVAL_BYTES: u64 = 4096;
+/// Entries of one sparse index; of a longer log every second goes, and the distance doubles.
+pub const INDEX_ENTRIES_MAX: usize = 1024;
 /// Bytes of recently written batches kept in memory, over all segments of a node.
 pub const TAIL_CACHE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 /// Segment files open at one time.
@@ -65,6 +129,12 @@ pub const PREALLOCATE_BYTES: (u64, u64) = (64 * 1024, 1024 * 1024);
 pub const PREALLOCATE_BELOW_BYTES: u64 = 256 * 1024;
 /// Log files of removed copies kept for reuse, per store.
 pub const RECYCLED_FILES_MAX: usize = 8;
+/// Log files of written zeros kept ahead of need, those of removed copies included, per store.
+pub const SPARE_FILES_MAX: usize = 2;
+/// Zeros written ahead of need in one go, bytes: a flush that comes meanwhile waits for no more.
+pub const SPARE_PIECE_BYTES: u64 = 1024 * 1024;
+/// Time after a failed write ahead of need before the next, milliseconds.
+pub const SPARE_REST_MS: u64 = 30_000;
 /// Bytes of each of the two files of a store's journal.
 pub const JOURNAL_BYTES: u64 = 16 * 1024 * 1024;
 /// Copies that must wait for a flush together before the journal is used for them.
@@ -79,7 +149,13 @@ const _: () = assert!(FRAME_BYTES_MIN <= FRAME_BYTES_DEFAULT && FRAME_BYTES_DEFA
 const _: () = assert!(FRAME_BYTES_UNAUTHENTICATED_MAX <= FRAME_BYTES_DEFAULT);
 const _: () = assert!(CURSOR_BYTES_MAX < FRAME_BYTES_DEFAULT);
 const _: () = assert!(FETCH_RECORDS_DEFAULT <= FETCH_RECORDS_MAX);
+const _: () = assert!(STREAM_WINDOW_DEFAULT <= STREAM_WINDOW_MAX && LIST_ITEMS_DEFAULT <= LIST_ITEMS_MAX);
+const _: () = assert!(ACTIVE_RANGES_PER_TOPIC_MAX <= RANGES_PER_TOPIC_MAX);
+const _: () = assert!(ACTIVE_RANGES_PER_TOPIC_MAX <= CURSOR_TILES_MAX, "a cursor can stand in every range");
 const _: () = assert!(BATCH_BYTES_MAX <= u32::MAX as usize, "a batch frame counts its payload in 32 bits");
 const _: () = assert!(PREALLOCATE_BYTES.0 <= PREALLOCATE_BYTES.1);
 const _: () =
     assert!(INDEX_INTERVAL_BYTES <= READ_WINDOW_BYTES as u64, "a read from an index entry reaches the next");
+const _: () = assert!(RAFT_APPEND_BYTES <= RAFT_COMMAND_BYTES_MAX, "a message has room for one entry");
+const _: () = assert!(RAFT_COMMAND_BYTES_MAX <= RAFT_UNCOMMITTED_BYTES_MAX);
+const _: () = assert!(RAFT_SNAPSHOT_CHUNK_BYTES < RAFT_MESSAGE_BYTES_MAX);

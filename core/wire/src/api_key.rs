@@ -1,4 +1,5 @@
-//! The operations a client can ask for, by number.
+//! The operations a client can ask for, by number. 17 to 30 are left free; 34 to 38 are kept for storage
+//! policies.
 
 /// An operation. The numbers are never changed and never used again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,11 +39,39 @@ pub enum ApiKey {
     RevokeAcl = 15,
     /// Lists a user's rights on topics.
     ListAcls = 16,
+    /// Says what the client and the broker are.
+    Hello = 31,
+    /// Gives a user its role.
+    SetRole = 32,
+    /// Lists users, their roles and their permissions.
+    ListUsersV2 = 33,
+    /// Lists topics.
+    ListTopics = 40,
+    /// Describes a topic and its ranges.
+    DescribeTopic = 41,
+    /// Ends a topic for writers.
+    SealTopic = 42,
+    /// Removes a topic.
+    DeleteTopic = 43,
+    /// Replaces a range by its halves.
+    SplitRange = 44,
+    /// Replaces two buddies by one range.
+    MergeRanges = 45,
+    /// Appends records that carry their checksum.
+    ProduceBatch = 46,
+    /// Reads records with their checksums.
+    FetchBatches = 47,
+    /// The cursor of a point in time.
+    SeekTime = 48,
+    /// Lists a topic's groups.
+    ListGroups = 49,
+    /// Describes a group.
+    DescribeGroup = 50,
 }
 
 impl ApiKey {
     /// Every operation, by number.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 31] = [
         Self::Auth,
         Self::CreateTopic,
         Self::Produce,
@@ -60,6 +89,20 @@ impl ApiKey {
         Self::GrantAcl,
         Self::RevokeAcl,
         Self::ListAcls,
+        Self::Hello,
+        Self::SetRole,
+        Self::ListUsersV2,
+        Self::ListTopics,
+        Self::DescribeTopic,
+        Self::SealTopic,
+        Self::DeleteTopic,
+        Self::SplitRange,
+        Self::MergeRanges,
+        Self::ProduceBatch,
+        Self::FetchBatches,
+        Self::SeekTime,
+        Self::ListGroups,
+        Self::DescribeGroup,
     ];
 
     /// The number on the wire.
@@ -71,7 +114,8 @@ impl ApiKey {
     /// The operation with that number, if this build knows one.
     #[must_use]
     pub fn from_number(number: u16) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
+        // `ALL` is sorted by number, which a test checks.
+        Self::ALL.binary_search_by_key(&number, |key| key.number()).ok().map(|at| Self::ALL[at])
     }
 
     /// The operation's name in documents, logs and metrics.
@@ -95,6 +139,20 @@ impl ApiKey {
             Self::GrantAcl => "grant_acl",
             Self::RevokeAcl => "revoke_acl",
             Self::ListAcls => "list_acls",
+            Self::Hello => "hello",
+            Self::SetRole => "set_role",
+            Self::ListUsersV2 => "list_users_v2",
+            Self::ListTopics => "list_topics",
+            Self::DescribeTopic => "describe_topic",
+            Self::SealTopic => "seal_topic",
+            Self::DeleteTopic => "delete_topic",
+            Self::SplitRange => "split_range",
+            Self::MergeRanges => "merge_ranges",
+            Self::ProduceBatch => "produce_batch",
+            Self::FetchBatches => "fetch_batches",
+            Self::SeekTime => "seek_time",
+            Self::ListGroups => "list_groups",
+            Self::DescribeGroup => "describe_group",
         }
     }
 
@@ -111,10 +169,12 @@ mod tests {
 
     #[test]
     fn numbers_and_operations_match_both_ways() {
-        for (number, key) in (0_u16..).zip(ApiKey::ALL) {
-            assert_eq!((key.number(), ApiKey::from_number(number)), (number, Some(key)));
+        assert!(ApiKey::ALL.is_sorted_by(|a, b| a.number() < b.number()));
+        for number in 0..=u16::MAX {
+            let key = ApiKey::ALL.into_iter().find(|key| key.number() == number);
+            assert_eq!(ApiKey::from_number(number), key);
         }
-        assert_eq!(ApiKey::from_number(17), None);
-        assert_eq!(ApiKey::from_number(u16::MAX), None);
+        let frozen: Vec<u16> = ApiKey::ALL.iter().map(|key| key.number()).collect();
+        assert_eq!(frozen, (0..=16).chain(31..=33).chain(40..=50).collect::<Vec<_>>());
     }
 }

@@ -10,6 +10,7 @@
 //! - records pass through as shared slices: they are walked once when they come in and never built again.
 
 pub mod api_key;
+pub mod features;
 pub mod frame;
 pub mod gather;
 pub mod reason;
@@ -20,7 +21,7 @@ pub use api_key::ApiKey;
 pub use gather::Gather;
 pub use reason::{Effect, Reason, Retry};
 pub use request::Request;
-pub use response::{Page, Payload, Response};
+pub use response::{BatchPage, Page, Payload, Response};
 
 use bytes::Bytes;
 

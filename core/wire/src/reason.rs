@@ -34,6 +34,8 @@ reasons! {
     AlreadyExists = "already_exists",
     /// The first frame did not authenticate.
     AuthRequired = "auth_required",
+    /// The range is a single key position.
+    CannotSplit = "cannot_split",
     /// This address has too many connections.
     ConnectionLimitExceeded = "connection_limit_exceeded",
     /// The length prefix was above the limit.
@@ -58,6 +60,10 @@ reasons! {
     InvalidPassword = "invalid_password",
     /// A permission is not one of the known ones.
     InvalidPermissions = "invalid_permissions",
+    /// The storage policy is not allowed.
+    InvalidPolicy = "invalid_policy",
+    /// The role is not one of the known ones.
+    InvalidRole = "invalid_role",
     /// The topic's name is not allowed.
     InvalidTopicName = "invalid_topic_name",
     /// The user's name is not allowed.
@@ -76,8 +82,14 @@ reasons! {
     NoPeerCertificate = "no_peer_certificate",
     /// Too few replicas stored the batch.
     NoQuorum = "no_quorum",
+    /// There is no storage policy of that name.
+    NoSuchPolicy = "no_such_policy",
+    /// The topic has no range of that number.
+    NoSuchRange = "no_such_range",
     /// There is no topic of that name.
     NoSuchTopic = "no_such_topic",
+    /// The two ranges are not the halves of one block.
+    NotBuddies = "not_buddies",
     /// The node asked no longer coordinates the member's group.
     NotOwner = "not_owner",
     /// Authentication by token is switched off.
@@ -90,11 +102,13 @@ reasons! {
     PermissionDenied = "permission_denied",
     /// The user store did not commit.
     PersistFailed = "persist_failed",
+    /// A topic is bound to the storage policy.
+    PolicyInUse = "policy_in_use",
     /// Too many logins from this address.
     RateLimitExceeded = "rate_limit_exceeded",
     /// The user is over its own allowance; nothing was stored.
     RateLimited = "rate_limited",
-    /// The range was split or merged while the request ran.
+    /// The range was split or merged while the request ran, or is named and no longer active.
     Sealed = "sealed",
     /// The node is shutting down.
     ServerShutdown = "server_shutdown",
@@ -104,6 +118,10 @@ reasons! {
     Timeout = "timeout",
     /// The topic has as many groups as it may.
     TooManyGroups = "too_many_groups",
+    /// The topic has as many ranges as it may.
+    TooManyRanges = "too_many_ranges",
+    /// There are as many topics as there may be.
+    TooManyTopics = "too_many_topics",
     /// The metadata could not be written now.
     Unavailable = "unavailable",
     /// An open stream takes no such frame.
@@ -114,6 +132,8 @@ reasons! {
     Unreachable = "unreachable",
     /// No range takes the record: the topic is sealed.
     Unroutable = "unroutable",
+    /// A feature the request asks for is not in this build.
+    Unsupported = "unsupported",
     /// The cluster's upgrade is not finished.
     UpgradePending = "upgrade_pending",
     /// The user exists.
@@ -184,12 +204,17 @@ impl Reason {
             | Self::ConnectionLimitExceeded
             | Self::GlobalLimitExceeded
             | Self::InsufficientDomains
+            | Self::NoSuchPolicy
             | Self::NoSuchTopic
+            | Self::PolicyInUse
             | Self::RateLimitExceeded
             | Self::RateLimited
+            | Self::TooManyRanges
+            | Self::TooManyTopics
             | Self::UpgradePending => Retry::AfterChange,
             Self::AlreadyExists
             | Self::AuthRequired
+            | Self::CannotSplit
             | Self::FrameTooLarge
             | Self::InvalidAcl
             | Self::InvalidCredentials
@@ -198,12 +223,16 @@ impl Reason {
             | Self::InvalidOperation
             | Self::InvalidPassword
             | Self::InvalidPermissions
+            | Self::InvalidPolicy
+            | Self::InvalidRole
             | Self::InvalidTopicName
             | Self::InvalidUsername
             | Self::MalformedRequest
             | Self::MtlsAuthDisabled
             | Self::MtlsAuthUnavailable
             | Self::NoPeerCertificate
+            | Self::NoSuchRange
+            | Self::NotBuddies
             | Self::OidcAuthDisabled
             | Self::OidcMisconfigured
             | Self::PermissionDenied
@@ -211,6 +240,7 @@ impl Reason {
             | Self::UnexpectedFrame
             | Self::UnknownApiKey
             | Self::Unroutable
+            | Self::Unsupported
             | Self::UserExists
             | Self::UserNotFound => Retry::Never,
         }
@@ -235,6 +265,7 @@ impl Reason {
             Self::AccountLocked
             | Self::AlreadyExists
             | Self::AuthRequired
+            | Self::CannotSplit
             | Self::ConnectionLimitExceeded
             | Self::FrameTooLarge
             | Self::GlobalLimitExceeded
@@ -245,24 +276,33 @@ impl Reason {
             | Self::InvalidOperation
             | Self::InvalidPassword
             | Self::InvalidPermissions
+            | Self::InvalidPolicy
+            | Self::InvalidRole
             | Self::InvalidTopicName
             | Self::InvalidUsername
             | Self::MalformedRequest
             | Self::MtlsAuthDisabled
             | Self::MtlsAuthUnavailable
             | Self::NoPeerCertificate
+            | Self::NoSuchPolicy
+            | Self::NoSuchRange
             | Self::NoSuchTopic
+            | Self::NotBuddies
             | Self::NotOwner
             | Self::OidcAuthDisabled
             | Self::OidcMisconfigured
             | Self::Overloaded
             | Self::PermissionDenied
+            | Self::PolicyInUse
             | Self::RateLimitExceeded
             | Self::RateLimited
             | Self::TooManyGroups
+            | Self::TooManyRanges
+            | Self::TooManyTopics
             | Self::UnexpectedFrame
             | Self::UnknownApiKey
             | Self::Unroutable
+            | Self::Unsupported
             | Self::UpgradePending
             | Self::UserExists
             | Self::UserNotFound => Effect::None,
@@ -288,6 +328,7 @@ impl Reason {
             | Self::RateLimitExceeded
             | Self::ServerShutdown => true,
             Self::AlreadyExists
+            | Self::CannotSplit
             | Self::InsufficientDomains
             | Self::InternalError
             | Self::InvalidAcl
@@ -296,27 +337,36 @@ impl Reason {
             | Self::InvalidOperation
             | Self::InvalidPassword
             | Self::InvalidPermissions
+            | Self::InvalidPolicy
+            | Self::InvalidRole
             | Self::InvalidTopicName
             | Self::InvalidUsername
             | Self::MalformedRequest
             | Self::Migrating
             | Self::NoBrokers
             | Self::NoQuorum
+            | Self::NoSuchPolicy
+            | Self::NoSuchRange
             | Self::NoSuchTopic
+            | Self::NotBuddies
             | Self::NotOwner
             | Self::Overloaded
             | Self::PermissionDenied
             | Self::PersistFailed
+            | Self::PolicyInUse
             | Self::RateLimited
             | Self::Sealed
             | Self::Storage
             | Self::Timeout
             | Self::TooManyGroups
+            | Self::TooManyRanges
+            | Self::TooManyTopics
             | Self::Unavailable
             | Self::UnexpectedFrame
             | Self::UnknownApiKey
             | Self::Unreachable
             | Self::Unroutable
+            | Self::Unsupported
             | Self::UpgradePending
             | Self::UserExists
             | Self::UserNotFound => false,

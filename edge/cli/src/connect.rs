@@ -3,7 +3,9 @@
 use std::io::BufRead;
 
 use anyhow::{Context, bail};
-use client::{Client, Error, Options};
+use client::{Client, Error, Options, Reason};
+
+use crate::print;
 
 /// User and password of development brokers; production has no default ones.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +18,11 @@ pub(crate) struct Login {
 pub(crate) const PRODUCER: Login = Login { user: "producer", password: "producer123" };
 /// For commands that read.
 pub(crate) const CONSUMER: Login = Login { user: "consumer", password: "consumer123" };
+
+/// For commands that manage.
+pub(crate) const ADMIN: Login = Login { user: "admin", password: "admin123" };
+/// For commands that do both.
+pub(crate) const APP: Login = Login { user: "app", password: "app123" };
 
 /// Which broker, and as whom.
 #[derive(Clone, Debug, clap::Args)]
@@ -72,14 +79,56 @@ impl Connect {
         Client::connect_with(options).await.map_err(|error| self.explain(error))
     }
 
-    /// The error as people see it.
+    /// The error as people see it: what it is, and what to do about it where that is known.
     pub(crate) fn explain(&self, error: Error) -> anyhow::Error {
         if error.is_network() {
-            anyhow::anyhow!("{error}\nIs the server running at {}?", self.address())
-        } else {
-            error.into()
+            return anyhow::anyhow!("{error}\nIs the server running at {}?", self.address());
+        }
+        match error.reason().and_then(hint) {
+            Some(hint) => anyhow::anyhow!("{error}\n{hint}"),
+            None => error.into(),
         }
     }
+}
+
+/// What to do about a refusal, where the word alone leaves one wondering.
+fn hint(reason: Reason) -> Option<&'static str> {
+    // A list of what is worth a line; most reasons say it themselves.
+    let hints = [
+        (
+            Reason::InvalidCredentials,
+            "Set MALACHI_USER and MALACHI_PASS, or use --user and --password-stdin.",
+        ),
+        (
+            Reason::PermissionDenied,
+            "Log in as another user with --user, or ask an administrator for the right.",
+        ),
+        (Reason::NoSuchTopic, "See `malachi topic list`; `malachi topic create` makes one."),
+        (Reason::NoSuchRange, "See `malachi range list` for the active ranges."),
+        (Reason::Sealed, "See `malachi range list` for the ranges that took its place."),
+        (Reason::NotBuddies, "Only two neighbours of one size that a split could have made are merged."),
+        (Reason::InvalidTopicName, "A name is 1 to 200 of A-Z a-z 0-9 . _ - and neither . nor .."),
+        (Reason::InvalidPermissions, "invalid permissions (allowed: admin, produce, consume)"),
+        (Reason::InvalidOperation, "invalid operation (allowed: produce, consume)"),
+        (Reason::UpgradePending, "Finish the rolling upgrade, then run this again."),
+        (Reason::UnknownApiKey, "The broker does not have this operation: it may be an older version."),
+        (Reason::RateLimitExceeded, "Too many logins from this address: wait a minute."),
+        (Reason::AccountLocked, "Too many failed logins: wait until the lock ends, or have it unlocked."),
+    ];
+    hints.iter().find(|(of, _)| *of == reason).map(|(_, hint)| *hint)
+}
+
+/// A secret given as an argument: `-` reads it from the first line of standard input, anything else is taken
+/// with a warning, because every user of the host can see it.
+pub(crate) fn secret(argument: &str) -> anyhow::Result<String> {
+    if argument == "-" {
+        return password_from_stdin();
+    }
+    print::note(
+        &"warning: other users of this host can see a password among the arguments; - reads it from \
+                 standard input",
+    );
+    Ok(argument.to_owned())
 }
 
 fn password_from_stdin() -> anyhow::Result<String> {

@@ -2,48 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../client/tests/fake/mod.rs"]
-mod fake;
+mod shell;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
-use fake::{Fake, Verdict};
+use shell::fake::{Fake, Verdict};
+use shell::{assert_ok, malachi, run, text};
 use wire::{ApiKey, Reason, Request};
-
-fn malachi(fake: &Fake, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_malachi"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for name in ["MALACHI_USER", "MALACHI_PASS", "MALACHI_TOPIC"] {
-        command.env_remove(name);
-    }
-    command.env("MALACHI_HOST", "127.0.0.1").env("MALACHI_PORT", fake.port.to_string());
-    command
-}
-
-fn run(fake: &Fake, args: &[&str], input: Option<&[u8]>) -> Output {
-    let mut command = malachi(fake, args);
-    let Some(input) = input else { return command.output().unwrap() };
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    let writer = std::thread::spawn(move || {
-        // A command that stops reading early is judged by what it says.
-        let _ = stdin.write_all(&input);
-    });
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    output
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-#[track_caller]
-fn assert_ok(output: &Output) {
-    assert!(output.status.success(), "{output:?}");
-}
 
 #[test]
 fn a_file_goes_in_and_the_same_bytes_come_out() {
@@ -259,7 +225,7 @@ fn a_password_can_come_from_standard_input() {
     let right = run(&fake, &["produce", "t", "1", "--password-stdin"], Some(b"right\n"));
     assert_ok(&right);
     let wrong = run(&fake, &["produce", "t", "1", "--password-stdin"], Some(b"wrong\n"));
-    assert_eq!(text(&wrong.stderr), "Error: invalid_credentials\n");
+    assert!(text(&wrong.stderr).starts_with("Error: invalid_credentials\nSet MALACHI_USER"), "{wrong:?}");
 }
 
 #[test]

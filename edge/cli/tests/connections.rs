@@ -5,101 +5,15 @@
 
 mod process;
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use process::Place;
-use types::record::Record;
-use wire::request::{Fetch, Produce};
+use process::raw::{Raw, auth, create, fetch, frame, page, produce, text, values};
 use wire::response::Reply;
-use wire::{ApiKey, Payload, Reason, Request, Response};
-
-/// A connection that says exactly what it is told to.
-struct Raw(TcpStream);
-
-impl Raw {
-    fn open(place: &Place) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", place.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self(stream)
-    }
-
-    fn logged_in(place: &Place, user: &str) -> Self {
-        let mut raw = Self::open(place);
-        raw.request(1, &auth(user, &format!("{user}123")));
-        let reply = raw.reply();
-        let Ok(Response::Ok(Payload::Token(token))) = reply.clone().decode(ApiKey::Auth) else {
-            panic!("{reply:?}")
-        };
-        assert_eq!(token.len(), 43);
-        raw
-    }
-
-    fn send(&mut self, bytes: &[u8]) {
-        self.0.write_all(bytes).unwrap();
-    }
-
-    fn request(&mut self, correlation_id: u32, request: &Request) {
-        self.send(&frame(correlation_id, request));
-    }
-
-    fn reply(&mut self) -> Reply {
-        let mut prefix = [0; 4];
-        self.0.read_exact(&mut prefix).unwrap();
-        let mut body = vec![0; u32::from_be_bytes(prefix) as usize];
-        self.0.read_exact(&mut body).unwrap();
-        Reply::split(body.into()).unwrap()
-    }
-
-    #[track_caller]
-    fn refused(&mut self, correlation_id: u32, reason: Reason) {
-        let reply = self.reply();
-        assert_eq!(reply.correlation_id, correlation_id);
-        assert_eq!(reply.decode_error().unwrap(), Response::Error(reason));
-    }
-
-    #[track_caller]
-    fn closed(&mut self) {
-        let mut rest = Vec::new();
-        assert_eq!(self.0.read_to_end(&mut rest).unwrap(), 0, "{rest:?}");
-    }
-}
-
-fn frame(correlation_id: u32, request: &Request) -> BytesMut {
-    let mut out = BytesMut::new();
-    request.encode(correlation_id, &mut out);
-    out
-}
-
-fn text(text: &str) -> Option<Bytes> {
-    Some(Bytes::copy_from_slice(text.as_bytes()))
-}
-
-fn auth(user: &str, password: &str) -> Request {
-    Request::Auth { username: text(user), password: text(password) }
-}
-
-fn create(topic: &str) -> Request {
-    Request::CreateTopic { topic: text(topic), keyspace_bits: 16 }
-}
-
-fn produce(topic: &str, values: &[&str]) -> Request {
-    let record = |value: &&str| Record {
-        key: None,
-        value: Bytes::copy_from_slice(value.as_bytes()),
-        timestamp: 0,
-        headers: Vec::new(),
-    };
-    let records: Vec<Record> = values.iter().map(record).collect();
-    Request::Produce(Produce::of(topic.as_bytes(), &records))
-}
-
-fn fetch(topic: &str, wait_ms: u32) -> Request {
-    Request::Fetch(Fetch { topic: text(topic), wait_ms, ..Fetch::default() })
-}
+use wire::{Reason, Request};
 
 #[test]
 fn the_first_frame_authenticates_or_the_connection_ends() {
@@ -188,15 +102,7 @@ fn requests_of_one_connection_take_effect_in_order() {
         let reply = raw.reply();
         assert_eq!((reply.correlation_id, reply.ok), (id, true));
     }
-    let page = raw.reply();
-    let Ok(Response::Ok(Payload::Page(page))) = page.decode(ApiKey::Fetch) else { panic!("a page") };
-    let values: Vec<String> = page
-        .decode_records()
-        .unwrap()
-        .into_iter()
-        .map(|record| String::from_utf8(record.value.to_vec()).unwrap())
-        .collect();
-    assert_eq!(values, (2..102).map(|id| id.to_string()).collect::<Vec<_>>());
+    assert_eq!(values(&page(raw.reply())), (2..102).map(|id| id.to_string()).collect::<Vec<_>>());
     raw.refused(103, Reason::NoSuchTopic);
 }
 
@@ -240,10 +146,9 @@ fn a_long_poll_holds_back_its_own_connection_only() {
     other.refused(4, Reason::NoSuchTopic);
     other.request(5, &produce("t", &["a"]));
     assert!(other.reply().ok);
-    let page = waiting.reply();
-    assert_eq!(page.correlation_id, 2);
-    let Ok(Response::Ok(Payload::Page(page))) = page.decode(ApiKey::Fetch) else { panic!("a page") };
-    assert_eq!(page.count, 1);
+    let polled = waiting.reply();
+    assert_eq!(polled.correlation_id, 2);
+    assert_eq!(page(polled).count, 1);
     assert_eq!(waiting.reply().correlation_id, 3);
 }
 
@@ -296,7 +201,7 @@ fn health_and_readiness_answer_and_nothing_else_does() {
     assert!(health.starts_with("HTTP/1.1 200") && health.ends_with(r#"{"status":"ok"}"#), "{health}");
     let ready = place.http("/ready").unwrap();
     assert!(ready.contains("no-store") && ready.ends_with(r#"{"status":"ready"}"#), "{ready}");
-    let other = place.http("/metrics").unwrap();
+    let other = place.http("/nothing").unwrap();
     assert!(
         other.starts_with("HTTP/1.1 404") && other.ends_with(r#"{"s":"err","reason":"not_found"}"#),
         "{other}"

@@ -29,6 +29,9 @@ pub enum Error {
     /// The other side does not speak the protocol.
     #[error("the server sent something that is not an answer: {0}")]
     Protocol(String),
+    /// The call cannot mean anything; nothing was sent.
+    #[error("{0}")]
+    Misuse(&'static str),
     /// The request is larger than any frame may be; it was not sent.
     #[error("the request has {bytes} bytes, a frame holds {max}")]
     TooLarge {
@@ -45,7 +48,7 @@ impl Error {
     pub fn effect(&self) -> Effect {
         match self {
             Self::Refused(reason) => reason.effect(),
-            Self::Unconnected(_) | Self::TooLarge { .. } => Effect::None,
+            Self::Unconnected(_) | Self::Misuse(_) | Self::TooLarge { .. } => Effect::None,
             Self::RefusedUnknown(_)
             | Self::Network(_)
             | Self::Closed
@@ -65,6 +68,7 @@ impl Error {
             | Self::Closed
             | Self::TimedOut
             | Self::Protocol(_)
+            | Self::Misuse(_)
             | Self::TooLarge { .. } => None,
         }
     }
@@ -78,7 +82,19 @@ impl Error {
             | Self::RefusedUnknown(_)
             | Self::TimedOut
             | Self::Protocol(_)
+            | Self::Misuse(_)
             | Self::TooLarge { .. } => false,
+        }
+    }
+
+    /// Whether what failed is the connection and not what was asked: a request that does no harm when it
+    /// happens twice may be sent again on a new one.
+    #[must_use]
+    pub fn lost_connection(&self) -> bool {
+        match self {
+            Self::Network(_) | Self::Unconnected(_) | Self::Closed | Self::TimedOut => true,
+            Self::Refused(reason) => *reason == Reason::ServerShutdown,
+            Self::RefusedUnknown(_) | Self::Protocol(_) | Self::Misuse(_) | Self::TooLarge { .. } => false,
         }
     }
 }

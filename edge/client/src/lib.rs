@@ -1,9 +1,24 @@
 //! The Rust client.
 //!
-//! Owns the client's side of a connection. [`link`] is pure: bytes in, answers out, so that the simulator can
-//! drive it; the feature `tcp` (on by default) adds [`Client`], [`Producer`] and the connection under them.
-//! Does not consume push streams and does not speak TLS yet.
+//! Owns the client's side of a connection. [`link`] and [`backoff`] are pure: bytes in, answers out, pauses
+//! from a seed, so that the simulator can drive them; the feature `tcp` (on by default) adds [`Client`] and
+//! what is made from one. Does not speak TLS yet.
+//!
+//! | to | use |
+//! |---|---|
+//! | append single records | [`Outbox`]: gathers by itself, a receipt for each |
+//! | append batches of one's own | [`Producer`]: many requests under way, exact counts |
+//! | read page by page | [`Consumer`]: by cursor, for a group, or a member's share |
+//! | have records pushed | [`Subscription`]: credit, commits and heartbeats by themselves |
+//! | manage topics, ranges, groups, users | [`Client`] |
+//!
+//! Each has a program to run in `examples/`. Records, cursors and names of groups are bytes; topics and users
+//! are text.
+//!
+//! What an error may have left behind is [`Error::effect`]: after [`Effect::None`] sending again duplicates
+//! nothing.
 
+pub mod backoff;
 pub mod batch;
 mod error;
 pub mod link;
@@ -13,8 +28,14 @@ mod tcp;
 pub use batch::Batch;
 pub use error::Error;
 #[cfg(feature = "tcp")]
-pub use tcp::{Client, Options, Producer, Progress};
+pub use tcp::{
+    Client, Consumer, ConsumerBuilder, Options, Outbox, OutboxOptions, Producer, Progress, Push, Receipt,
+    Subscription, SubscriptionBuilder,
+};
 pub use types::record::{Header, Record};
-pub use wire::request::Fetch;
-pub use wire::response::Page;
-pub use wire::{Effect, Reason, Retry};
+pub use wire::request::{Fetch, Produce, ProduceBatch};
+pub use wire::response::{
+    BatchPage, Grant, GroupInfo, GroupNames, Hello, MemberInfo, Page, RangeInfo, RangeState, TopicInfo,
+    TopicState, TopicSummaries, TopicSummary, User, UserV2,
+};
+pub use wire::{Effect, Payload, Reason, Request, Response, Retry, Str, features};

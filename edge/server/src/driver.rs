@@ -9,28 +9,29 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use broker::{Action, Actions, ConnectionId, Event, Node, Reply, RequestId, Stop, Volume};
+use broker::{Action, Actions, ConnectionId, Event, Node, Reply, Session, Stop, Volume};
 use storage::disk::{Completion, Job};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
 use crate::disk::RealDisk;
+use crate::identity::{Doors, Generated};
+use crate::line::Answer;
+use crate::metrics::{Metrics, Observed};
 use crate::notices;
 
 /// Batches of client events waiting for the core.
 const INPUTS_MAX: usize = 1024;
 /// Completions waiting for the core; a disk thread that finds it full waits.
 const COMPLETIONS_MAX: usize = 16 * 1024;
+/// How long whoever looks waits for the core.
+const OBSERVE_WAIT: Duration = Duration::from_millis(500);
 /// Events taken before actions are performed.
 const BATCH_MAX: usize = 256;
-
-/// The reply to one request of a connection.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) number: u64,
-    pub(crate) reply: Reply,
-}
 
 /// What comes from the connections.
 #[derive(Debug)]
@@ -38,18 +39,22 @@ enum Input {
     Connect(ConnectionId, mpsc::Sender<Answer>),
     Event(Event),
     Events(Vec<Event>),
+    /// Somebody looks at the metrics.
+    Observe(oneshot::Sender<Observed>),
 }
 
 /// The way into the core, for connection tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     inputs: mpsc::Sender<Input>,
+    next: Arc<AtomicU64>,
 }
 
 impl Core {
-    /// Makes a connection known, so that it can be answered; `false` when the core is gone.
-    pub(crate) async fn connect(&self, id: ConnectionId, answers: mpsc::Sender<Answer>) -> bool {
-        self.inputs.send(Input::Connect(id, answers)).await.is_ok()
+    /// Makes a connection known, so that it can be answered; `None` when the core is gone.
+    pub(crate) async fn connect(&self, answers: mpsc::Sender<Answer>) -> Option<ConnectionId> {
+        let id = ConnectionId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.inputs.send(Input::Connect(id, answers)).await.is_ok().then_some(id)
     }
 
     /// Waits for room; `false` when the core is gone.
@@ -60,6 +65,35 @@ impl Core {
     /// The same for several events, in order.
     pub(crate) async fn send_all(&self, events: Vec<Event>) -> bool {
         self.inputs.send(Input::Events(events)).await.is_ok()
+    }
+
+    /// A way in that does not keep the core running.
+    pub(crate) fn downgrade(&self) -> WeakCore {
+        WeakCore { inputs: self.inputs.downgrade(), next: self.next.clone() }
+    }
+}
+
+/// The way into the core for who only looks.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakCore {
+    inputs: mpsc::WeakSender<Input>,
+    next: Arc<AtomicU64>,
+}
+
+impl WeakCore {
+    /// `None` when the core is gone.
+    pub(crate) fn upgrade(&self) -> Option<Core> {
+        Some(Core { inputs: self.inputs.upgrade()?, next: self.next.clone() })
+    }
+
+    /// How the core and its disks are; `None` when it does not say so in time.
+    pub(crate) async fn observe(&self) -> Option<Observed> {
+        let (tell, told) = oneshot::channel();
+        let ask = async {
+            self.inputs.upgrade()?.send(Input::Observe(tell)).await.ok()?;
+            told.await.ok()
+        };
+        tokio::time::timeout(OBSERVE_WAIT, ask).await.ok().flatten()
     }
 }
 
@@ -111,8 +145,18 @@ pub(crate) struct Running {
     pub(crate) thread: std::thread::JoinHandle<()>,
 }
 
+/// What the core's actions reach besides disks and connections.
+#[derive(Debug)]
+pub(crate) struct Around {
+    pub(crate) clock: Clock,
+    pub(crate) doors: Arc<Doors>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// To be told when its user was made.
+    pub(crate) generated: Option<Generated>,
+}
+
 /// Starts the core thread.
-pub(crate) fn start(node: Node, disks: Disks, queues: Queues, clock: Clock) -> std::io::Result<Running> {
+pub(crate) fn start(node: Node, disks: Disks, queues: Queues, around: Around) -> std::io::Result<Running> {
     let (inputs_in, inputs) = queues.inputs;
     // The disks hold the senders that matter: without them nothing can complete.
     let (_, completions) = queues.completions;
@@ -122,26 +166,36 @@ pub(crate) fn start(node: Node, disks: Disks, queues: Queues, clock: Clock) -> s
     let driver = Driver {
         node,
         disks,
-        clock,
+        around,
         actions: Actions::new(),
         log_jobs: Vec::new(),
         connections: HashMap::new(),
+        waiting: (0, 0),
         wake_at: None,
         state: state_in,
     };
     let body = move || runtime.block_on(driver.run(inputs, completions));
     let thread = std::thread::Builder::new().name("core".to_owned()).spawn(body)?;
-    Ok(Running { core: Core { inputs: inputs_in }, state, thread })
+    Ok(Running { core: Core { inputs: inputs_in, next: Arc::default() }, state, thread })
+}
+
+/// Who can be answered.
+struct Peer {
+    answers: mpsc::Sender<Answer>,
+    /// Once it has logged in.
+    session: Option<Session>,
 }
 
 struct Driver {
     node: Node,
     disks: Disks,
-    clock: Clock,
+    around: Around,
     actions: Actions,
     /// Jobs of the burst under way.
     log_jobs: Vec<Job>,
-    connections: HashMap<ConnectionId, mpsc::Sender<Answer>>,
+    connections: HashMap<ConnectionId, Peer>,
+    /// Batches of requests and completions that were left waiting by the burst under way.
+    waiting: (usize, usize),
     wake_at: Option<types::Instant>,
     state: watch::Sender<State>,
 }
@@ -157,30 +211,48 @@ impl Driver {
         self.step_all([Event::Start]);
         self.end_burst();
         while !matches!(*self.state.borrow(), State::Stopped(_)) {
-            let wake = self.clock.at(self.wake_at.unwrap_or(types::Instant(u64::MAX / 2)));
+            let wake = self.around.clock.at(self.wake_at.unwrap_or(types::Instant(u64::MAX / 2)));
+            let mut woken = false;
             tokio::select! {
                 biased;
-                _ = completions.recv_many(&mut completed, BATCH_MAX) => {
-                    self.step_all(completed.drain(..).map(|(volume, done)| Event::Disk(volume, done)));
-                }
+                _ = completions.recv_many(&mut completed, BATCH_MAX) => {}
                 count = inputs.recv_many(&mut arrived, BATCH_MAX) => {
                     if count == 0 {
                         return;
                     }
-                    arrived.drain(..).for_each(|input| self.input(input));
                 }
-                () = tokio::time::sleep_until(wake), if self.wake_at.is_some() => {
-                    self.step_all([Event::Timer]);
-                }
+                () = tokio::time::sleep_until(wake), if self.wake_at.is_some() => woken = true,
             }
+            let started = std::time::Instant::now();
+            if woken {
+                self.step_all([Event::Timer]);
+            }
+            if !completed.is_empty() {
+                self.step_all(completed.drain(..).map(|(volume, done)| Event::Disk(volume, done)));
+            }
+            self.waiting = (inputs.len(), completions.len());
+            arrived.drain(..).for_each(|input| self.input(input));
             self.end_burst();
+            self.around.metrics.core_bursts.inc();
+            self.around.metrics.core_busy.inc_by(started.elapsed().as_secs_f64());
+        }
+    }
+
+    fn observe(&self) -> Observed {
+        let (requests_waiting, completions_waiting) = self.waiting;
+        Observed {
+            gauges: self.node.gauges(),
+            requests_waiting,
+            completions_waiting,
+            log: self.disks.log.counters(),
+            raft: self.disks.raft.counters(),
         }
     }
 
     fn input(&mut self, input: Input) {
         match input {
             Input::Connect(id, answers) => {
-                self.connections.insert(id, answers);
+                self.connections.insert(id, Peer { answers, session: None });
             }
             Input::Event(event) => {
                 if let Event::Gone(id) = event {
@@ -189,12 +261,14 @@ impl Driver {
                 self.step_all([event]);
             }
             Input::Events(events) => self.step_all(events),
+            // Whoever asked may have given up.
+            Input::Observe(tell) => drop(tell.send(self.observe())),
         }
     }
 
     fn step_all(&mut self, events: impl IntoIterator<Item = Event>) {
-        let now = self.clock.now();
-        self.node.step(now, Event::Wall(self.clock.wall()), &mut self.actions);
+        let now = self.around.clock.now();
+        self.node.step(now, Event::Wall(self.around.clock.wall()), &mut self.actions);
         for event in events {
             self.node.step(now, event, &mut self.actions);
         }
@@ -218,19 +292,66 @@ impl Driver {
         match action {
             Action::Disk(Volume::Log, job) => self.log_jobs.push(job),
             Action::Disk(Volume::Raft, job) => self.disks.raft.submit(job),
-            Action::Reply { id, reply } => self.reply(id, reply),
+            Action::Reply { id, reply } => {
+                self.remember(id.connection, &reply);
+                self.answer(id.connection, Answer::Reply { number: id.number, reply });
+            }
+            Action::Push { stream, fetched } => {
+                self.answer(stream.connection, Answer::Push { stream: stream.number, fetched });
+            }
+            Action::StreamEnded { stream, reason } => {
+                self.answer(stream.connection, Answer::Ended { stream: stream.number, reason });
+            }
+            Action::Revoked { user, revision } => self.revoke(&user, revision),
+            Action::Seeded { user } => self.seeded(&user),
             Action::WakeAt(at) => self.wake_at = Some(at),
             Action::Ready => drop(self.state.send(State::Serving)),
             Action::Stop(stop) => drop(self.state.send(State::Stopped(stop))),
-            Action::Notice(notice) => notices::log(&notice),
+            Action::Notice(notice) => {
+                notices::log(&notice);
+                notices::count(&notice, &self.around.metrics);
+            }
         }
     }
 
-    fn reply(&mut self, id: RequestId, reply: Reply) {
-        let Some(answers) = self.connections.get(&id.connection) else { return };
+    fn answer(&mut self, connection: ConnectionId, answer: Answer) {
+        let Some(peer) = self.connections.get(&connection) else { return };
         // Room for everything a connection may have in work: full means that it is not ours any more.
-        if answers.try_send(Answer { number: id.number, reply }).is_err() {
-            self.connections.remove(&id.connection);
+        if peer.answers.try_send(answer).is_err() {
+            self.connections.remove(&connection);
         }
+    }
+
+    fn remember(&mut self, connection: ConnectionId, reply: &Reply) {
+        if let Reply::Welcome(session) = reply
+            && let Some(peer) = self.connections.get_mut(&connection)
+        {
+            peer.session = Some(session.clone());
+        }
+    }
+
+    /// Rare, so it may look at every connection.
+    fn revoke(&mut self, user: &str, revision: u64) {
+        self.around.doors.sessions.revoke(user, revision);
+        let ended = |session: &Option<Session>| {
+            session.as_ref().is_some_and(|s| &*s.user == user && s.revision < revision)
+        };
+        let connections = self.connections.iter().filter(|(_, peer)| ended(&peer.session));
+        let connections: Vec<ConnectionId> = connections.map(|(id, _)| *id).collect();
+        tracing::info!(user, connections = connections.len(), "sessions revoked");
+        for connection in connections {
+            self.answer(connection, Answer::Revoked);
+        }
+    }
+
+    fn seeded(&mut self, user: &str) {
+        tracing::info!(user, "default user created");
+        let Some(generated) = self.around.generated.take_if(|generated| generated.is_for(user)) else {
+            return;
+        };
+        if let Err(error) = generated.announce(&mut std::io::stderr()) {
+            tracing::error!(user, reason = %error, "the made up password could not be shown");
+        }
+        tracing::warn!(user, "administrator created, its password was shown once on standard error");
     }
 }

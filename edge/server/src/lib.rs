@@ -15,10 +15,13 @@ pub mod config;
 pub mod disk;
 mod driver;
 mod http;
-pub mod identity;
+mod identity;
+mod line;
+mod metrics;
 mod notices;
 mod run;
 mod tcp;
 mod telemetry;
+mod tls;
 
 pub use run::{Options, run};

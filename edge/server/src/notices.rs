@@ -1,13 +1,35 @@
-//! What the node tells an operator, as log lines: constant messages, values as fields.
+//! What the node tells an operator, as log lines and as counts: constant messages and kinds, values as fields.
 
 use broker::{Notice, Volume};
 use storage::{raft_log, store};
+
+use crate::metrics::Metrics;
 
 /// Logs one notice at the level a person should see it at.
 pub(crate) fn log(notice: &Notice) {
     match notice {
         Notice::TopicCreated { topic, range } => tracing::info!(topic, %range, "topic created"),
-        Notice::SegmentOpened { segment, base } => tracing::info!(%segment, offset = %base, "segment opened"),
+        Notice::TopicSealed { topic } => tracing::info!(topic, "topic sealed"),
+        Notice::TopicDeleted { topic, segments } => tracing::info!(topic, segments, "topic deleted"),
+        Notice::RangeReplaced { range } => tracing::info!(%range, "range split or merged"),
+        Notice::SegmentOpened { segment, base, paused } => {
+            let paused_ms = paused.map(|paused| paused.as_secs_f64() * 1000.0);
+            tracing::info!(%segment, offset = %base, paused_ms, "segment opened");
+        }
+        Notice::Assigned { topic, group, generation, members } => {
+            let group = String::from_utf8_lossy(group);
+            tracing::info!(topic, %group, generation, members, "group assigned");
+        }
+        Notice::AccountLocked { user, address, failures, until } => {
+            tracing::warn!(
+                user = &**user,
+                client = &**address,
+                failures,
+                until_ms = until.0,
+                "account locked"
+            );
+        }
+        Notice::SeedFailed { detail } => tracing::warn!(reason = detail, "default users not created"),
         Notice::SegmentSealed { segment, end, cause } => {
             tracing::info!(%segment, offset = %end, ?cause, "segment sealed");
         }
@@ -54,6 +76,10 @@ fn log_store(notice: &store::Notice) {
         store::Notice::MetaUnreadable { segment, detail } => {
             tracing::error!(%segment, detail, "segment copy is not readable, it is left alone");
         }
+        store::Notice::MetaRead { segment } => tracing::info!(%segment, "segment copy is readable again"),
+        store::Notice::HalfMadeRemoved { directories } => {
+            tracing::info!(directories, "half-made segment copies removed");
+        }
         store::Notice::IndexRebuilt { segment } => tracing::info!(%segment, "index rebuilt"),
     }
 }
@@ -73,9 +99,76 @@ fn log_raft(notice: &raft_log::Notice) {
             tracing::error!("raft log lost records of groups it does not list");
         }
         raft_log::Notice::Failed { detail } => tracing::error!(reason = detail, "raft log failed"),
+        raft_log::Notice::SpareFailed { detail } => {
+            tracing::warn!(reason = detail, "next raft file could not be made, tried again");
+        }
         raft_log::Notice::NotRemoved { detail } => {
             tracing::warn!(reason = detail, "old raft file not removed")
         }
+    }
+}
+
+/// Counts one notice.
+pub(crate) fn count(notice: &Notice, metrics: &Metrics) {
+    metrics.notice(kind(notice));
+    match notice {
+        Notice::SegmentOpened { paused, .. } => metrics.opened(*paused),
+        Notice::SegmentSealed { cause, .. } => metrics.sealed(*cause),
+        Notice::AccountLocked { .. } => metrics.lockouts.inc(),
+        Notice::TopicCreated { .. }
+        | Notice::TopicSealed { .. }
+        | Notice::TopicDeleted { .. }
+        | Notice::RangeReplaced { .. }
+        | Notice::Assigned { .. }
+        | Notice::SeedFailed { .. }
+        | Notice::SegmentStuck { .. }
+        | Notice::RangeStopped { .. }
+        | Notice::SegmentMissing { .. }
+        | Notice::ReadFailed { .. }
+        | Notice::Store(_)
+        | Notice::RaftLog(_)
+        | Notice::Foreign { .. }
+        | Notice::MetadataStopped { .. } => {}
+    }
+}
+
+/// The kind of a notice as a label.
+fn kind(notice: &Notice) -> &'static str {
+    match notice {
+        Notice::TopicCreated { .. } => "topic_created",
+        Notice::TopicSealed { .. } => "topic_sealed",
+        Notice::TopicDeleted { .. } => "topic_deleted",
+        Notice::RangeReplaced { .. } => "range_replaced",
+        Notice::SegmentOpened { .. } => "segment_opened",
+        Notice::SegmentSealed { .. } => "segment_sealed",
+        Notice::Assigned { .. } => "group_assigned",
+        Notice::AccountLocked { .. } => "account_locked",
+        Notice::SeedFailed { .. } => "seed_failed",
+        Notice::SegmentStuck { .. } => "segment_stuck",
+        Notice::RangeStopped { .. } => "range_stopped",
+        Notice::SegmentMissing { .. } => "segment_missing",
+        Notice::ReadFailed { .. } => "read_failed",
+        Notice::Foreign { .. } => "foreign_names",
+        Notice::MetadataStopped { .. } => "metadata_stopped",
+        Notice::Store(notice) => match notice {
+            store::Notice::TornTail { .. } => "torn_tail",
+            store::Notice::Latched { .. } => "copy_latched",
+            store::Notice::Stopped { .. } => "copy_stopped",
+            store::Notice::OpenFailed { .. } => "copy_open_failed",
+            store::Notice::MetaUnreadable { .. } => "copy_meta_unreadable",
+            store::Notice::IndexRebuilt { .. } => "index_rebuilt",
+            store::Notice::MetaRead { .. } => "copy_meta_read",
+            store::Notice::HalfMadeRemoved { .. } => "half_made_copies_removed",
+        },
+        Notice::RaftLog(notice) => match notice {
+            raft_log::Notice::TornTail { .. } => "raft_torn_tail",
+            raft_log::Notice::Damage { .. } => "raft_damage",
+            raft_log::Notice::GroupDamaged { .. } => "raft_group_damaged",
+            raft_log::Notice::UnlistedGroupsPossible => "raft_unlisted_groups_possible",
+            raft_log::Notice::Failed { .. } => "raft_failed",
+            raft_log::Notice::NotRemoved { .. } => "raft_file_not_removed",
+            raft_log::Notice::SpareFailed { .. } => "raft_spare_failed",
+        },
     }
 }
 

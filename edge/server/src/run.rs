@@ -8,24 +8,32 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use broker::{Node, Stop};
 use tokio::net::TcpSocket;
-use tokio::sync::{oneshot, watch};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use crate::boot::{self, Refusal};
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::driver::{self, Queues, Running, State};
+use crate::driver::{self, Around, Queues, Running, State};
 use crate::http::{self, Readiness};
-use crate::identity::Users;
+use crate::identity::{Doors, Seeds};
+use crate::metrics::Metrics;
 use crate::tcp::{self, Shared};
 use crate::telemetry;
+use crate::tls::Tls;
+
+/// Sessions are swept at least this often.
+const SWEEP_EVERY_MAX: Duration = Duration::from_secs(60);
 
 /// How to run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// A configuration file. This build reads none and refuses one.
+    /// A configuration file; the environment wins over it. Without it, the one the environment names, or
+    /// `malachi.toml` in the working directory.
     pub config_file: Option<PathBuf>,
 }
 
@@ -33,7 +41,6 @@ pub struct Options {
 /// the node must not run over the data it found, 1 otherwise. A refusal is one line on stderr.
 #[must_use]
 pub fn run(options: Options) -> ExitCode {
-    telemetry::start();
     match start(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(refusal) => {
@@ -45,17 +52,9 @@ pub fn run(options: Options) -> ExitCode {
 }
 
 fn start(options: &Options) -> Result<(), Refusal> {
-    if let Some(file) = &options.config_file {
-        let line =
-            format!("{}: this build reads the environment only, no configuration file", file.display());
-        return Err(Refusal::Fix(line));
-    }
-    let variables = std::env::vars_os().filter_map(|(name, value)| {
-        // A value that is not text can only be wrong where text is expected, and is refused there.
-        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
-    });
     let config::Loaded { config, warnings } =
-        config::load(variables).map_err(|e| Refusal::Fix(e.to_string()))?;
+        config::load(options.config_file.as_deref()).map_err(invalid)?;
+    telemetry::start(config.log_format);
     for warning in warnings {
         tracing::warn!(detail = warning, "configuration");
     }
@@ -69,27 +68,76 @@ fn start(options: &Options) -> Result<(), Refusal> {
     result
 }
 
+/// Every problem, a line each.
+fn invalid(problems: Vec<config::Invalid>) -> Refusal {
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Refusal::Fix(lines.join("\n"))
+}
+
 async fn serve(config: Config) -> Result<(), Refusal> {
     let stop = Stopper::install()?;
     let client = bind(config.ports.tcp, "MALACHI_TCP_PORT")?;
     let dashboard = bind(config.ports.dashboard, "MALACHI_DASHBOARD_PORT")?;
-    let running = start_core(&config)?;
+    let doors = Doors::open(&config.identity, config.connections.publish)
+        .map_err(|error| Refusal::Fix(format!("cannot start the hashing threads: {error}")))?;
+    let doors = Arc::new(doors);
+    let tls = open_tls(&config)?;
+    let metrics = Arc::new(Metrics::new());
+    metrics.serves_tls(tls.is_some());
+    let running = start_core(&config, &doors, &metrics)?;
     let ready = Readiness::default();
-    let (dashboard_stop, dashboard_stopped) = oneshot::channel::<()>();
+    let shared = http::Shared {
+        ready: ready.clone(),
+        doors: doors.clone(),
+        metrics: metrics.clone(),
+        core: running.core.downgrade(),
+        login: config.identity.http_login,
+        limits: config.identity.head_limits,
+    };
+    let (dashboard_stop, dashboard_stopped) = watch::channel(false);
     let dashboard = listen(dashboard, config.ports.dashboard, "MALACHI_DASHBOARD_PORT")?;
-    let dashboard = tokio::spawn(http::serve(dashboard, ready.clone(), async {
-        drop(dashboard_stopped.await);
-    }));
-    let result = serve_clients(&config, client, running, &ready, stop).await;
+    let dashboard = tokio::spawn(http::serve(dashboard, shared, dashboard_stopped));
+    let sweeping = tokio::spawn(sweep(doors.clone(), config.identity.sweep_every));
+    let clients = Clients { socket: client, doors, metrics, tls };
+    let result = serve_clients(&config, clients, running, &ready, stop).await;
+    sweeping.abort();
     ready.set(false);
-    drop(dashboard_stop);
+    dashboard_stop.send_replace(true);
     drop(tokio::time::timeout(config.shutdown_grace, dashboard).await);
     result
 }
 
+/// Forgets idle rate limits and expired sessions now and then.
+async fn sweep(doors: Arc<Doors>, every: Duration) {
+    let mut timer = tokio::time::interval(every.min(SWEEP_EVERY_MAX));
+    loop {
+        timer.tick().await;
+        doors.sweep();
+    }
+}
+
+/// What the client port is served with.
+struct Clients {
+    socket: TcpSocket,
+    doors: Arc<Doors>,
+    metrics: Arc<Metrics>,
+    tls: Option<Arc<Tls>>,
+}
+
+/// Reads the certificates, and watches over them from then on.
+fn open_tls(config: &Config) -> Result<Option<Arc<Tls>>, Refusal> {
+    let Some(settings) = config.tls.clone() else { return Ok(None) };
+    let tls = Arc::new(Tls::open(settings).map_err(|error| Refusal::Fix(error.to_string()))?);
+    let hangup = signal(SignalKind::hangup())
+        .map_err(|error| Refusal::Fix(format!("cannot watch signals: {error}")))?;
+    let watched = tls.clone();
+    tokio::spawn(async move { watched.watch(hangup).await });
+    Ok(Some(tls))
+}
+
 async fn serve_clients(
     config: &Config,
-    socket: TcpSocket,
+    clients: Clients,
     running: Running,
     ready: &Readiness,
     mut stop: Stopper,
@@ -102,9 +150,10 @@ async fn serve_clients(
     if let State::Stopped(stop) = recovered {
         return Err(refusal(config, &stop));
     }
+    let Clients { socket, doors, metrics, tls } = clients;
     let listener = listen(socket, config.ports.tcp, "MALACHI_TCP_PORT")?;
     let (stop_clients, clients_stopped) = watch::channel(false);
-    let shared = Arc::new(Shared::new(config.connections, Users::new(config.users.clone()), core));
+    let shared = Arc::new(Shared { limits: config.connections, doors, core, metrics, tls });
     let mut clients = tokio::spawn(tcp::serve(listener, shared, clients_stopped));
     ready.set(true);
     tracing::info!(port = config.ports.tcp, "ready");
@@ -130,7 +179,7 @@ async fn serve_clients(
 /// The core ends once no connection is left; the disks are closed with it.
 async fn end_core(thread: std::thread::JoinHandle<()>) {
     let ended = tokio::task::spawn_blocking(move || thread.join());
-    if tokio::time::timeout(std::time::Duration::from_secs(10), ended).await.is_err() {
+    if tokio::time::timeout(Duration::from_secs(10), ended).await.is_err() {
         tracing::warn!("the core did not end in time");
     }
 }
@@ -144,7 +193,7 @@ async fn wait_for(
     seen.map_err(|_| Refusal::Fix("the core stopped".to_owned()))
 }
 
-fn start_core(config: &Config) -> Result<Running, Refusal> {
+fn start_core(config: &Config, doors: &Arc<Doors>, metrics: &Arc<Metrics>) -> Result<Running, Refusal> {
     let queues = Queues::new();
     let (disks, id) = boot::open(&config.storage, &queues)?;
     let mut seed = [0; 32];
@@ -153,6 +202,16 @@ fn start_core(config: &Config) -> Result<Running, Refusal> {
     let mut node = broker::Config::new(id, u128::from(part(0)) << 64 | u128::from(part(8)));
     node.segment_bytes = config.storage.segment_bytes;
     node.frame_bytes_max = config.connections.frame_bytes_max;
+    node.segment_age = Some(config.storage.segment_age);
+    node.acl_strict = config.identity.acl_strict;
+    let lockout = config.identity.lockout;
+    node.lockout.attempts_max = lockout.attempts_max;
+    node.lockout.duration_ms = u64::try_from(lockout.base.as_millis()).unwrap_or(u64::MAX);
+    node.lockout.progressive = lockout.progressive;
+    let seeds = config.identity.defaults.clone().seeds(doors.passwords);
+    let Seeds { users, generated } =
+        seeds.map_err(|error| Refusal::Fix(format!("default users: {error}")))?;
+    node.seed_users = users;
     node.store.seed = part(16);
     node.raft_log.seed = part(24);
     tracing::info!(
@@ -161,7 +220,8 @@ fn start_core(config: &Config) -> Result<Running, Refusal> {
         raft_dir = %config.storage.raft_dir.display(),
         "starting"
     );
-    driver::start(Node::new(node), disks, queues, Clock::new())
+    let around = Around { clock: Clock::new(), doors: doors.clone(), metrics: metrics.clone(), generated };
+    driver::start(Node::new(node), disks, queues, around)
         .map_err(|error| Refusal::Fix(format!("cannot start the core: {error}")))
 }
 
@@ -199,7 +259,6 @@ struct Stopper {
 
 impl Stopper {
     fn install() -> Result<Self, Refusal> {
-        use tokio::signal::unix::{SignalKind, signal};
         let install =
             |kind| signal(kind).map_err(|error| Refusal::Fix(format!("cannot watch signals: {error}")));
         Ok(Self {

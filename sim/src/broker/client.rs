@@ -3,6 +3,7 @@
 use broker::Permissions;
 use bytes::Bytes;
 use client::Error;
+use client::link::Received;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use wire::{Payload, Response};
@@ -53,20 +54,21 @@ impl Client {
 
 impl World {
     /// A client has time.
-    pub(super) fn think(&mut self, client: usize) {
+    pub(super) fn think(&mut self, client: usize) -> Result<(), Violation> {
         if self.healing {
-            return;
+            return Ok(());
         }
         let tired = if self.calls.len() > self.weather.busy_until { 100 } else { 1 };
         let pause = tired * self.clients[client].pause;
         let pause = self.rng.random_range(0..=2 * pause);
         match self.clients[client].conn {
-            None => self.connect(client),
+            None => self.connect(client)?,
             Some(conn) => self.act(client, conn),
         }
         // Nobody is in a hurry while there is nobody to talk to.
         let pause = if self.clients[client].conn.is_none() { pause + 5000 } else { pause };
         self.after(pause, Happening::Think(client));
+        Ok(())
     }
 
     /// Bytes reach the client.
@@ -80,9 +82,12 @@ impl World {
             let Some(conn) = self.conns.get_mut(&id) else { return Ok(()) };
             match conn.link.receive() {
                 Ok(None) => return Ok(()),
-                Ok(Some((call, response))) => {
+                Ok(Some(Received::Answer(call, response))) => {
                     conn.undelivered -= 1;
                     self.delivered(call, response)?;
+                }
+                Ok(Some(Received::Push(_) | Received::Ended(..) | Received::AckRefused(..))) => {
+                    unreachable!("nobody subscribes")
                 }
                 Err(error) => {
                     self.link_broken(id, &error)?;

@@ -6,21 +6,23 @@
 
 use std::collections::BTreeMap;
 
-use broker::{Event, Reply, Request, Session};
+use broker::{Event, Request, Session};
 use bytes::{Bytes, BytesMut};
 use rand::Rng;
 use wire::request::Envelope;
 use wire::response::Page;
 use wire::{ApiKey, Gather, Payload, Reason, Response, frame};
 
+use super::judge::Answer;
 use super::model::CallId;
 use super::network::{ConnId, request_id};
 use super::world::{Happening, World};
 use crate::invariants::{Violation, ensure};
 
 /// The node's end of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Edge {
+    session: Session,
     buffer: BytesMut,
     out: Gather,
     /// Requests the node has: the client's number for each.
@@ -43,6 +45,19 @@ enum Next {
 }
 
 impl Edge {
+    pub(super) fn new(session: Session) -> Self {
+        Self {
+            session,
+            buffer: BytesMut::new(),
+            out: Gather::default(),
+            in_work: BTreeMap::new(),
+            alone: false,
+            next: None,
+            number: 0,
+            refused: false,
+        }
+    }
+
     pub(super) fn out(&mut self) -> &mut Gather {
         &mut self.out
     }
@@ -96,10 +111,7 @@ impl World {
 
     fn ask(&mut self, id: ConnId, number: u64, call: CallId, request: Request) -> Result<(), Violation> {
         let request_id = request_id(id, number);
-        let session = Session {
-            user: "simulated".into(),
-            permissions: self.clients[self.calls[call].client].permissions,
-        };
+        let Some(session) = self.conns.get(&id).map(|conn| conn.edge.session.clone()) else { return Ok(()) };
         self.waiting.insert(request_id, call);
         self.arrived(call);
         self.step(Event::Request { id: request_id, session, request })
@@ -113,7 +125,7 @@ impl World {
     }
 
     /// The node has answered; nobody may be there to hear it.
-    pub(super) fn edge_answer(&mut self, id: ConnId, number: u64, call: CallId, reply: Reply) {
+    pub(super) fn edge_answer(&mut self, id: ConnId, number: u64, call: CallId, reply: Answer) {
         if !self.edge_is_open(id) {
             return;
         }
@@ -182,12 +194,15 @@ fn request(request: wire::Request) -> Result<Request, Reason> {
             Ok(Request::Produce(broker::Produce { topic, records, count, crc }))
         }
         wire::Request::Fetch(wire::request::Fetch { topic, cursor, group, member, max, wait_ms }) => {
-            Ok(Request::Fetch(broker::Fetch { topic, cursor, group, member, max, wait_ms }))
+            let form = broker::Form::Records;
+            Ok(Request::Fetch(broker::Fetch { topic, cursor, group, member, max, wait_ms, form }))
         }
         wire::Request::Commit(wire::request::Commit { topic, group, cursor }) => {
             Ok(Request::Commit(broker::Commit { topic, group, cursor }))
         }
-        wire::Request::LeaveGroup { topic, .. } => Ok(Request::LeaveGroup { topic }),
+        wire::Request::LeaveGroup { topic, group, member } => {
+            Ok(Request::LeaveGroup(broker::Membership { topic, group, member }))
+        }
         wire::Request::Subscribe(_)
         | wire::Request::CreateUser { .. }
         | wire::Request::DeleteUser { .. }
@@ -196,6 +211,20 @@ fn request(request: wire::Request) -> Result<Request, Reason> {
         | wire::Request::GrantAcl(_)
         | wire::Request::RevokeAcl(_)
         | wire::Request::ListAcls { .. }
+        | wire::Request::Hello { .. }
+        | wire::Request::SetRole { .. }
+        | wire::Request::ListUsersV2
+        | wire::Request::ListTopics { .. }
+        | wire::Request::DescribeTopic { .. }
+        | wire::Request::SealTopic { .. }
+        | wire::Request::DeleteTopic { .. }
+        | wire::Request::SplitRange { .. }
+        | wire::Request::MergeRanges { .. }
+        | wire::Request::ProduceBatch(_)
+        | wire::Request::FetchBatches(_)
+        | wire::Request::SeekTime { .. }
+        | wire::Request::ListGroups { .. }
+        | wire::Request::DescribeGroup { .. }
         | wire::Request::Auth { .. }
         | wire::Request::MtlsAuth
         | wire::Request::TokenAuth { .. }
@@ -204,15 +233,15 @@ fn request(request: wire::Request) -> Result<Request, Reason> {
 }
 
 /// The node's answer as it goes out.
-fn response(reply: Reply) -> Response {
+fn response(reply: Answer) -> Response {
     match reply {
-        Reply::Created | Reply::Committed | Reply::Left => Response::Ok(Payload::Empty),
-        Reply::Stored(count) => Response::Ok(Payload::Stored(count)),
-        Reply::Fetched(fetched) => Response::Ok(Payload::Page(Page {
+        Answer::Created | Answer::Committed | Answer::Left => Response::Ok(Payload::Empty),
+        Answer::Stored(count) => Response::Ok(Payload::Stored(count)),
+        Answer::Fetched(fetched) => Response::Ok(Payload::Page(Page {
             count: fetched.count,
-            records: fetched.records,
+            records: fetched.runs.into_iter().map(|run| run.records).collect(),
             next_cursor: fetched.cursor,
         })),
-        Reply::Failed(reason) => Response::Error(reason),
+        Answer::Failed(reason) => Response::Error(reason),
     }
 }

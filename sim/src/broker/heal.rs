@@ -63,7 +63,7 @@ impl World {
             return Ok(true);
         }
         if self.clients[client].conn.is_none() {
-            self.connect(client);
+            self.connect(client)?;
         }
         let conn =
             self.clients[client].conn.ok_or_else(|| Violation::new("LIVENESS", "nobody can connect"))?;

@@ -1,6 +1,6 @@
 //! Where a request reaches the node and where the node answers: from there on everything has one order.
 
-use broker::{Operation, Reply, RequestId};
+use broker::{Fetched, Operation, Reply, RequestId};
 use wire::Reason;
 
 use super::model::CallId;
@@ -8,6 +8,45 @@ use super::network::ConnId;
 use super::workload::{Op, commit, create_topic, fetch, produce};
 use super::world::World;
 use crate::invariants::{Violation, ensure, inv_05};
+
+/// What the operations of this world can be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Created,
+    Stored(u32),
+    Fetched(Fetched),
+    Committed,
+    Left,
+    Failed(Reason),
+}
+
+impl Answer {
+    /// The answer, or the reply when it is to something that nobody asks here.
+    fn of(reply: Reply) -> Result<Self, Reply> {
+        match reply {
+            Reply::Created => Ok(Self::Created),
+            Reply::Stored(count) => Ok(Self::Stored(count)),
+            Reply::Fetched(fetched) => Ok(Self::Fetched(fetched)),
+            Reply::Committed => Ok(Self::Committed),
+            Reply::Left => Ok(Self::Left),
+            Reply::Failed(reason) => Ok(Self::Failed(reason)),
+            Reply::Subscribed
+            | Reply::Acked
+            | Reply::Done
+            | Reply::Topics(..)
+            | Reply::Topic(..)
+            | Reply::Split { .. }
+            | Reply::Merged { .. }
+            | Reply::Sought(_)
+            | Reply::Groups(..)
+            | Reply::Group(_)
+            | Reply::Credentials(_)
+            | Reply::Welcome(_)
+            | Reply::Users(_)
+            | Reply::Rights(_) => Err(reply),
+        }
+    }
+}
 
 impl World {
     /// A call reaches the node: what it may be answered depends on what is known now.
@@ -31,6 +70,8 @@ impl World {
         let call = self.waiting.remove(&id);
         inv_05::once(format_args!("{id:?}"), call.is_some())?;
         let Some(call) = call else { return Ok(()) };
+        let reply = Answer::of(reply)
+            .map_err(|reply| Violation::new("ANSWER", format!("{} -> {reply:?}", self.calls[call])))?;
         self.say(|| format!("   {} -> {}", self.calls[call], brief(&reply)));
         self.summary.replies += 1;
         self.note(digest(&reply));
@@ -39,11 +80,11 @@ impl World {
         Ok(())
     }
 
-    fn judge(&mut self, id: CallId, reply: &Reply) -> Result<(), Violation> {
+    fn judge(&mut self, id: CallId, reply: &Answer) -> Result<(), Violation> {
         let call = &self.calls[id];
         if let Some(operation) = call.op.operation() {
             let may = self.clients[call.client].may(operation);
-            let denied = *reply == Reply::Failed(Reason::PermissionDenied);
+            let denied = *reply == Answer::Failed(Reason::PermissionDenied);
             ensure(may != denied, "PERMISSION", || format!("{} -> {}", call, brief(reply)))?;
             if denied {
                 return Ok(());
@@ -54,13 +95,13 @@ impl World {
             Op::Produce(_) => produce::answered(self, id, reply),
             Op::Fetch(_) => fetch::answered(self, id, reply),
             Op::Commit(_) => commit::answered(self, id, reply),
-            Op::Leave => self.expect(id, reply, *reply == Reply::Left),
+            Op::Leave => self.expect(id, reply, *reply == Answer::Left),
             Op::Garbage => self.expect(id, reply, false),
         }
     }
 
     /// The answer is one of those the model allows.
-    pub(super) fn expect(&self, id: CallId, reply: &Reply, allowed: bool) -> Result<(), Violation> {
+    pub(super) fn expect(&self, id: CallId, reply: &Answer, allowed: bool) -> Result<(), Violation> {
         ensure(allowed, "ANSWER", || format!("{} -> {}", self.calls[id], brief(reply)))
     }
 
@@ -88,23 +129,23 @@ impl super::client::Client {
 }
 
 /// An answer without its records.
-pub(super) fn brief(reply: &Reply) -> String {
+pub(super) fn brief(reply: &Answer) -> String {
     match reply {
-        Reply::Fetched(page) => format!("{} records, cursor {}", page.count, page.cursor.escape_ascii()),
-        Reply::Created | Reply::Stored(_) | Reply::Committed | Reply::Left | Reply::Failed(_) => {
+        Answer::Fetched(page) => format!("{} records, cursor {}", page.count, page.cursor.escape_ascii()),
+        Answer::Created | Answer::Stored(_) | Answer::Committed | Answer::Left | Answer::Failed(_) => {
             format!("{reply:?}")
         }
     }
 }
 
-fn digest(reply: &Reply) -> u64 {
+fn digest(reply: &Answer) -> u64 {
     let mut crc = crc32fast::Hasher::new();
     match reply {
-        Reply::Created | Reply::Committed | Reply::Left => crc.update(b"done"),
-        Reply::Stored(count) => crc.update(&count.to_be_bytes()),
-        Reply::Failed(reason) => crc.update(reason.as_str().as_bytes()),
-        Reply::Fetched(page) => {
-            page.records.iter().for_each(|slice| crc.update(slice));
+        Answer::Created | Answer::Committed | Answer::Left => crc.update(b"done"),
+        Answer::Stored(count) => crc.update(&count.to_be_bytes()),
+        Answer::Failed(reason) => crc.update(reason.as_str().as_bytes()),
+        Answer::Fetched(page) => {
+            page.runs.iter().for_each(|run| crc.update(&run.records));
             crc.update(&page.cursor);
         }
     }

@@ -8,12 +8,14 @@
 //! - [`model`] is the judge. It listens where the node takes a request and where it answers: there everything
 //!   has one order, so what an answer may be is exact. Clients then check that they were told the same, once.
 //! - A lifetime without faults has no excuses: no request fails for a reason the client did not cause.
-//! - Not here: authentication and the limits of connections (they are the server's), rot (the store's world).
+//! - Not here: members of groups, passwords and the limits of connections (they are the server's), rot (the
+//!   store's world).
 
 mod client;
 mod edge;
 mod heal;
 mod judge;
+mod logins;
 mod model;
 mod network;
 mod process;

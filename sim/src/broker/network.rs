@@ -37,16 +37,17 @@ pub(super) struct Conn {
 
 impl World {
     /// Connects a client, if there is a node that serves.
-    pub(super) fn connect(&mut self, client: usize) {
+    pub(super) fn connect(&mut self, client: usize) -> Result<(), Violation> {
         if !self.process.as_ref().is_some_and(|process| process.ready && !process.stopped) {
-            return;
+            return Ok(());
         }
         let id = ConnId(self.conn_next);
         self.conn_next += 1;
+        let Some(session) = self.log_in(client, id)? else { return Ok(()) };
         let conn = Conn {
             client,
             link: Link::new(types::limits::FRAME_BYTES_DEFAULT),
-            edge: Edge::default(),
+            edge: Edge::new(session),
             sent: VecDeque::new(),
             undelivered: 0,
             client_open: true,
@@ -57,6 +58,7 @@ impl World {
         self.conns.insert(id, conn);
         self.clients[client].conn = Some(id);
         self.say(|| format!("client {client} connects as {}", id.0));
+        Ok(())
     }
 
     fn latency(&mut self) -> u64 {

@@ -109,6 +109,7 @@ impl World {
         self.dropped.clear();
         self.cut_all();
         self.model.life_ended(power);
+        self.logins.life_ended();
         self.summary.lives += 1;
         self.lives_left = self.lives_left.saturating_sub(1);
         let pause = self.chaos.random_range(0..2_000_000);
@@ -158,6 +159,7 @@ impl World {
     fn perform(&mut self, action: Action) -> Result<(), Violation> {
         let Some(process) = &mut self.process else { return Ok(()) };
         match action {
+            Action::Reply { id, reply } if Self::is_login(id) => return self.login_answered(id, reply),
             Action::Reply { id, reply } => return self.replied(id, reply),
             Action::Disk(volume, job) => {
                 let volume = index(volume);
@@ -193,6 +195,10 @@ impl World {
                 self.after(1000, Happening::End(self.model.life));
             }
             Action::Notice(notice) => self.noticed(&notice)?,
+            Action::Seeded { user } => self.seeded(user)?,
+            Action::Push { .. } | Action::StreamEnded { .. } | Action::Revoked { .. } => {
+                return Err(Violation::new("ANSWER", format!("nobody asked for {action:?}")));
+            }
         }
         Ok(())
     }
@@ -205,7 +211,7 @@ impl World {
                     topic.seen_as(range.topic)?;
                 }
             }
-            Notice::SegmentOpened { segment, base } => {
+            Notice::SegmentOpened { segment, base, .. } => {
                 let kept = self.kept_in(segment.range.topic);
                 self.model.segments.opened(*segment, *base, kept)?;
             }
@@ -249,7 +255,18 @@ impl World {
                     format!("no fault was ordered, and reading {segment} at {offset} fails: {detail}")
                 })?;
             }
-            Notice::SegmentMissing { .. }
+            Notice::SeedFailed { detail } => {
+                ensure(self.weather.bad[1], "INV-27", || {
+                    format!("no fault was ordered, and users cannot be made: {detail}")
+                })?;
+                self.logins.seed_failed = true;
+            }
+            Notice::TopicSealed { .. } | Notice::TopicDeleted { .. } | Notice::RangeReplaced { .. } => {
+                return Err(Violation::new("ANSWER", format!("nobody asked for {notice:?}")));
+            }
+            Notice::AccountLocked { .. }
+            | Notice::Assigned { .. }
+            | Notice::SegmentMissing { .. }
             | Notice::Store(_)
             | Notice::RaftLog(_)
             | Notice::Foreign { .. } => {}
@@ -331,6 +348,7 @@ impl World {
             !call.may_wait(self.now) || call.could_be_answered(&self.model)
         });
         inv_05::all_answered(stuck.map(|call| &self.calls[*call]))?;
+        ensure(self.logins.are_answered(), "INV-5", || "a login is not answered".to_owned())?;
         let parked = self.waiting.len();
         inv_51::parked(parked, self.config.waiters_max.min(limits::WAITERS_MAX))
     }

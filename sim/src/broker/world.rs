@@ -12,6 +12,7 @@ use storage::disk::Completion;
 use types::{NodeId, limits};
 
 use super::client::Client;
+use super::logins::{self, Logins};
 use super::model::{CallId, Life, Model};
 use super::network::{Conn, ConnId};
 use super::process::Process;
@@ -80,6 +81,7 @@ pub(super) struct World {
     /// Calls whose client went away while they might wait; the node may still answer each once.
     pub(super) dropped: BTreeSet<broker::RequestId>,
     pub(super) model: Model,
+    pub(super) logins: Logins,
     pub(super) config: broker::Config,
     pub(super) lives_left: u32,
     /// The faults are over: processes end only when told to.
@@ -120,6 +122,7 @@ impl World {
             waiting: BTreeMap::new(),
             dropped: BTreeSet::new(),
             model: Model::new(&TOPICS),
+            logins: Logins::default(),
             config,
             healing: false,
             summary: Summary::default(),
@@ -192,7 +195,7 @@ impl World {
             Happening::Gone(conn) => self.edge_gone(conn)?,
             Happening::ToClient(conn, bytes) => self.client_received(conn, &bytes)?,
             Happening::Cut(conn) => self.client_cut(conn)?,
-            Happening::Think(client) => self.think(client),
+            Happening::Think(client) => self.think(client)?,
         }
         Ok(true)
     }
@@ -216,6 +219,8 @@ fn config(seed: u64, options: Options, rng: &mut SmallRng) -> broker::Config {
     config.store.journal_copies_min = rng.random_range(1..4);
     config.store.journal_part_bytes_max = [300, 3000][rng.random_range(0..2)];
     config.raft_log.file_bytes = [4096, 16_384][rng.random_range(0..2)];
+    config.seed_users = logins::everybody();
+    config.lockout = logins::rules();
     config.bug = options.bug;
     config
 }

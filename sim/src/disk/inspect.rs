@@ -36,6 +36,12 @@ impl SimDisk {
         Some(if side == Side::View { file.view() } else { file.platter() })
     }
 
+    /// Files the process has open.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.machine.open_files()
+    }
+
     /// How often the disk did what, since it was made.
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -172,6 +172,11 @@ impl Machine {
         Ok(())
     }
 
+    /// Files the process has open.
+    pub(super) fn open_files(&self) -> usize {
+        self.open.len()
+    }
+
     fn opened(&self, file: FileId) -> Result<&OpenFile, Failure> {
         self.open.get(&file).ok_or_else(|| Failure::new(ErrorKind::NotOpen, format!("{file:?}")))
     }

@@ -29,6 +29,7 @@ pub mod inv_41;
 pub mod inv_42;
 pub mod inv_43;
 pub mod inv_44;
+pub mod inv_45;
 pub mod inv_51;
 
 use std::fmt;

@@ -19,6 +19,7 @@ impl World {
     pub(super) fn judge(&mut self, asked: &Asked, reply: &Reply) -> Result<(), Violation> {
         let segment = asked.segment;
         let left = self.disk.bytes(&self.log_path(segment).to_string(), Side::View).is_some();
+        let no_header_is_sure = self.journal_headers_flipped == [true; 2];
         let Some(copy) = self.model.get_mut(&segment) else { return Ok(()) };
         if matches!(reply, Reply::Deleted) && !copy.half_created {
             ensure(!left, "INV-36", || format!("{segment}: removed, and its log is still there"))?;
@@ -40,6 +41,9 @@ impl World {
                         fenced: *epoch,
                         epoch_max: *epoch,
                         half_created: false,
+                        // Damage the start has found is older than the copy, though it may stay for long.
+                        journal_rot: false,
+                        journal_header_flipped: copy.journal_header_flipped && no_header_is_sure,
                         ..copy.absent()
                     };
                 }
@@ -270,9 +274,8 @@ impl World {
     /// Takes in where a copy says it stands.
     fn learn(&mut self, segment: SegmentId, extent: &Extent, held: &[Batch]) -> Result<(), Violation> {
         self.mended(segment);
-        let header_flipped = self.journal_header_flipped;
         let copy = self.model.get_mut(&segment).expect("audited copies are in the model");
-        copy.journal_rot |= header_flipped && copy.sealed.is_none();
+        copy.journal_rot |= copy.journal_header_flipped && copy.sealed.is_none();
         copy.known = true;
         copy.poisoned = false;
         copy.half_created = false;

@@ -6,6 +6,7 @@ use storage::disk::ErrorKind;
 use storage::format::batch::Seed;
 use storage::format::index::{self, Entry};
 use storage::format::journal::{HEADER_BYTES, Header, RECORDS_AT, Stamp};
+use storage::format::meta::META_BYTES;
 use storage::segment::layout;
 use types::{Offset, SegmentId, WallTime};
 
@@ -108,7 +109,8 @@ impl World {
 
     /// Flips a bit of the journal that later records testify to, or of one of a file's two headers.
     pub(super) fn rot_journal(&mut self, rng: &mut SmallRng) {
-        let path = ["journal/a.log", "journal/b.log"][rng.random_range(0..2)];
+        let half = rng.random_range(0..2);
+        let path = ["journal/a.log", "journal/b.log"][half];
         let Some(bytes) = self.disk.bytes(path, Side::Platter).map(<[u8]>::to_vec) else { return };
         let Some(stamp) = Stamp::decode(&bytes) else { return };
         let (mut at, mut spoken_for) = (RECORDS_AT as usize, 0);
@@ -121,7 +123,10 @@ impl World {
         }
         if rng.random_bool(0.2) {
             // The other header still tells, unless a crash comes while it is being written, now or in a later life.
-            self.journal_header_flipped = true;
+            self.journal_headers_flipped[half] = true;
+            for copy in self.model.values_mut() {
+                copy.journal_header_flipped = true;
+            }
             self.disk.corrupt(path, rng.random_range(0..36), &[1 << rng.random_range(0..8)]);
             return;
         }
@@ -156,7 +161,7 @@ impl World {
         }
         if rng.random_bool(0.15) {
             let flipped =
-                self.disk.flip_bit(&layout::meta(segment), rng.random_range(0..96), rng.random_range(0..8));
+                self.disk.flip_bit(&layout::meta(segment), rng.random_range(0..META_BYTES as u64), rng.random_range(0..8));
             self.say(|| format!("!! a bit of copy.meta of {segment}: {flipped}"));
             self.model.get_mut(&segment).expect("just looked at").meta_flipped = flipped;
             self.summary.flips += u64::from(flipped);

@@ -56,6 +56,8 @@ pub(super) struct Copy {
     pub(super) meta_flipped: bool,
     /// A bit of the journal flipped while the copy took appends: it may leave service.
     pub(super) journal_rot: bool,
+    /// The same for a bit of one of the two headers of a journal file.
+    pub(super) journal_header_flipped: bool,
     /// Appends may be durable in the journal alone: then their frames say less of the log's own file.
     pub(super) journaled: bool,
     /// Nobody touched anything but data that is asked for: the copy has no excuse.
@@ -90,6 +92,7 @@ impl Copy {
             rot: None,
             meta_flipped: false,
             journal_rot: false,
+            journal_header_flipped: false,
             may_fail: false,
             known: true,
             dead: false,
@@ -130,8 +133,9 @@ impl Copy {
             may_fail: self.may_fail,
             half_created: self.half_created,
             journaled: self.journaled,
-            // While the journal cannot be emptied, its damage meets whatever takes appends at the next start.
+            // A creation nobody has answered yet may have made it before the journal was damaged.
             journal_rot: self.journal_rot,
+            journal_header_flipped: self.journal_header_flipped,
             ..Self::new()
         }
     }

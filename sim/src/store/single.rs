@@ -1,9 +1,11 @@
 //! One store on one disk, each request driven to its answer: for scenarios that tell a single story.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use storage::disk::Disk;
 use storage::format::batch::{Batch, Flags, Header, Producer, Seed};
-use storage::store::{Action, Config, Error, Extent, Notice, Reply, Request, RequestId, Store};
+use storage::store::{Action, Config, Error, Extent, Gauges, Notice, Reply, Request, RequestId, Status, Store};
 use types::{Epoch, Instant, Offset, SegmentId, WallTime};
 
 use crate::disk::SimDisk;
@@ -17,6 +19,8 @@ pub struct Single {
     pub notices: Vec<Notice>,
     /// Directories the start could not explain.
     pub foreign: Vec<String>,
+    /// Most files open at one time, since the last start.
+    pub most_open: usize,
     store: Store,
     config: Config,
     now: Instant,
@@ -33,6 +37,7 @@ impl Single {
             disk,
             notices: Vec::new(),
             foreign: Vec::new(),
+            most_open: 0,
             store,
             config: config.clone(),
             now: Instant(0),
@@ -41,8 +46,8 @@ impl Single {
         };
         let mut actions = Vec::new();
         single.store.start(&mut actions);
-        let left = single.act(actions, None);
-        assert!(left.is_none() && single.started, "the store starts");
+        let left = single.act(actions);
+        assert!(left.is_empty() && single.started, "the store starts");
         single
     }
 
@@ -67,12 +72,21 @@ impl Single {
 
     /// Makes a request and waits for the answer.
     pub fn call(&mut self, request: Request) -> Reply {
-        let id = RequestId(self.next);
-        self.next += 1;
-        let mut actions = Vec::new();
-        self.store.request(self.now, id, request, &mut actions);
+        self.burst([request]).remove(0)
+    }
+
+    /// Makes requests all at one time and waits for the answers, which come in the order of the requests.
+    pub fn burst(&mut self, requests: impl IntoIterator<Item = Request>) -> Vec<Reply> {
+        let (first, mut actions) = (self.next, Vec::new());
+        for request in requests {
+            let id = RequestId(self.next);
+            self.next += 1;
+            self.store.request(self.now, id, request, &mut actions);
+        }
         self.store.flush(&mut actions);
-        self.act(actions, Some(id)).expect("every request is answered")
+        let mut replies = self.act(actions);
+        let reply = |id| replies.remove(&RequestId(id)).expect("every request is answered");
+        (first..self.next).map(reply).collect()
     }
 
     /// Makes a request and does not wait: what it asked of the disk is submitted.
@@ -106,8 +120,12 @@ impl Single {
     /// The request [`append`](Self::append) makes.
     #[must_use]
     pub fn append_request(&self, segment: SegmentId, payload: &[u8]) -> Request {
-        let end =
-            self.store.copies().find(|(id, _)| *id == segment).map_or(Offset::ZERO, |(_, extent)| extent.end);
+        let end = match self.status(segment) {
+            Some(Status::Here(extent)) => extent.end,
+            Some(Status::Creating | Status::Unread | Status::Unreadable | Status::Deleting) | None => {
+                Offset::ZERO
+            }
+        };
         let header = Header {
             flags: Flags::default(),
             payload_len: u32::try_from(payload.len()).expect("small payloads"),
@@ -120,6 +138,12 @@ impl Single {
         };
         let batch = Batch { header, payload: Bytes::copy_from_slice(payload) };
         Request::Append { segment, epoch: Epoch(1), batch }
+    }
+
+    /// What the store's list says of a copy.
+    #[must_use]
+    pub fn status(&self, segment: SegmentId) -> Option<Status> {
+        self.store.copies().find(|(id, _)| *id == segment).map(|(_, status)| status)
     }
 
     /// Where a copy stands, or why that cannot be said.
@@ -148,21 +172,31 @@ impl Single {
 
     /// Lets a copy be idle for long enough that its end is recorded.
     pub fn idle(&mut self) {
-        self.now = self.now.plus(std::time::Duration::from_secs(2));
-        let mut actions = Vec::new();
-        self.store.tick(self.now, &mut actions);
-        self.act(actions, None);
+        self.tick(std::time::Duration::from_secs(2));
     }
 
-    fn act(&mut self, actions: Vec<Action>, wanted: Option<RequestId>) -> Option<Reply> {
-        let mut answer = None;
+    /// What the store holds.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        self.store.gauges()
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, time: std::time::Duration) {
+        self.now = self.now.plus(time);
+        let mut actions = Vec::new();
+        self.store.tick(self.now, &mut actions);
+        self.act(actions);
+    }
+
+    fn act(&mut self, actions: Vec<Action>) -> BTreeMap<RequestId, Reply> {
+        let mut answers = BTreeMap::new();
         let mut queue = actions;
         loop {
             for action in queue.drain(..) {
                 match action {
                     Action::Disk(job) => self.disk.submit(job),
-                    Action::Reply(id, reply) if Some(id) == wanted => answer = Some(reply),
-                    Action::Reply(..) => {}
+                    Action::Reply(id, reply) => assert!(answers.insert(id, reply).is_none(), "one answer each"),
                     Action::Started { foreign, .. } => {
                         self.started = true;
                         self.foreign = foreign;
@@ -172,7 +206,8 @@ impl Single {
                 }
             }
             // Everything that was set in motion comes to its end, the answer's aftermath included.
-            let Some(completion) = self.disk.wait() else { return answer };
+            let Some(completion) = self.disk.wait() else { return answers };
+            self.most_open = self.most_open.max(self.disk.open_files());
             self.store.complete(self.now, completion, &mut queue);
             self.store.flush(&mut queue);
         }

@@ -56,6 +56,7 @@ impl World {
             copy.may_fail = false;
         }
         self.start()?;
+        self.check_foreign()?;
         let segments: Vec<SegmentId> = self.model.keys().copied().collect();
         for segment in segments {
             self.audit(segment)?;
@@ -123,10 +124,12 @@ impl World {
     }
 
     fn check_foreign(&self) -> Result<(), Violation> {
+        let excused = self.model.values().any(|copy| copy.may_fail);
+        let strange = self.foreign_seen.iter().find(|name| *name != FOREIGN).filter(|_| !excused);
+        ensure(strange.is_none(), "LEFTOVER", || format!("{strange:?} was left over and is called foreign"))?;
         let path = format!("{FOREIGN}/00000000000000000000.log");
         let Some(bytes) = self.disk.bytes(&path, Side::View) else { return Ok(()) };
         ensure(bytes == b"someone's backup", "G-61", || "a foreign directory was written to".to_owned())?;
-        let excused = self.model.values().any(|copy| copy.may_fail);
         let reported = excused || self.foreign_seen.iter().any(|name| name == FOREIGN);
         ensure(reported, "G-61", || "a foreign directory was not reported".to_owned())
     }

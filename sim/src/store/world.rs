@@ -50,8 +50,9 @@ pub(super) struct World {
     next_request: u64,
     started: bool,
     pub(super) foreign_seen: Vec<String>,
-    /// One of the two headers of a journal file lost a bit: any copy that takes appends may leave service.
-    pub(super) journal_header_flipped: bool,
+    /// Which journal files ever lost a bit of one of their two headers. When both did, nothing may be left that
+    /// says which uses of the journal are concerned.
+    pub(super) journal_headers_flipped: [bool; 2],
     /// Disk steps until the crash; `None` is never.
     pub(super) crash_in: Option<u32>,
     pub(super) summary: Summary,
@@ -66,7 +67,7 @@ impl World {
             seq: RangeSeq(1),
         };
         let copies = rng.random_range(1..5);
-        let config = Config {
+        let mut config = Config {
             seed,
             open_copies_max: rng.random_range(1..4),
             tail_cache_bytes: [0, 300, 1 << 20][rng.random_range(0..3)],
@@ -87,6 +88,9 @@ impl World {
         if rng.random_bool(0.3) {
             faults.names = crate::disk::NameLoss::Prefix;
         }
+        config.spare_files_max = rng.random_range(0..3);
+        config.spare_bytes = [600, 3000][rng.random_range(0..2)];
+        config.spare_piece_bytes = 1000;
         let mut disk = SimDisk::new(seed, faults);
         if options.verbose {
             disk.record_trace();
@@ -102,7 +106,7 @@ impl World {
             next_request: 0,
             started: false,
             foreign_seen: Vec::new(),
-            journal_header_flipped: false,
+            journal_headers_flipped: [false; 2],
             crash_in: None,
             summary: Summary::default(),
             config,

@@ -46,7 +46,7 @@ fn a_page_holds_what_is_there_up_to_the_default() {
 
 #[test]
 fn a_response_stays_below_the_frame_limit_but_never_empty() {
-    let mut bench = Bench::with(|config| config.frame_bytes_max = 1024);
+    let mut bench = Bench::with(|config| config.frame_bytes_max = 1300);
     assert_eq!(bench.ask(create("t")), Reply::Created);
     let (small, large) = ("s".repeat(300), "l".repeat(1000));
     assert_eq!(bench.ask(produce("t", &[&small, &small, &small, &large, &small])), Reply::Stored(5));

@@ -172,7 +172,7 @@ fn nothing_is_answered_before_everything_is_recovered() {
     let mut node = Node::new(config);
     let mut actions = Actions::new();
     let id = RequestId { connection: ConnectionId(1), number: 1 };
-    let session = Session { user: "u".into(), permissions: Permissions { admin: true, ..NOBODY } };
+    let session = Session { user: "u".into(), revision: 0 };
     node.step(Instant(1), Event::Start, &mut actions);
     actions.clear();
     node.step(Instant(1), Event::Request { id, session, request: Request::Fetch(fetch("t")) }, &mut actions);

@@ -3,8 +3,13 @@
 mod commit;
 mod disk;
 mod fetch;
+mod groups;
+mod history;
 mod life;
 mod produce;
+mod ranges;
+mod streams;
+mod users;
 
 use std::time::Duration;
 
@@ -15,8 +20,10 @@ use types::record::{Record, Walk};
 use types::{Instant, NodeId, WallTime};
 use wire::Reason;
 
-use crate::event::{Commit, ConnectionId, Event, Fetch, Produce, Request, RequestId, Volume};
-use crate::{Action, Actions, Config, Fetched, Node, Notice, Permissions, Reply, Session, Stop};
+use crate::event::{
+    Admin, Commit, ConnectionId, Event, Fetch, Form, Membership, Produce, Request, RequestId, Volume,
+};
+use crate::{Action, Actions, Config, Fetched, Node, Notice, Permissions, Reply, SeedUser, Session, Stop};
 use disk::Disk;
 
 /// A node, its disks, and what it has said.
@@ -30,6 +37,10 @@ struct Bench {
     next: u64,
     replies: Vec<(RequestId, Reply)>,
     notices: Vec<Notice>,
+    pushes: Vec<(RequestId, Fetched)>,
+    ended: Vec<(RequestId, Reason)>,
+    seeded: Vec<String>,
+    revoked: Vec<(String, u64)>,
     ready: bool,
     stop: Option<Stop>,
     wake_at: Option<Instant>,
@@ -43,6 +54,7 @@ impl Bench {
 
     fn with(change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::new(NodeId(1), 7);
+        config.seed_users = everybody().collect();
         // Files of a megabyte of zeros each would only cost time here.
         config.store.preallocate_bytes = (0, 0);
         config.raft_log.file_bytes = 1024 * 1024;
@@ -57,6 +69,10 @@ impl Bench {
             next: 0,
             replies: Vec::new(),
             notices: Vec::new(),
+            pushes: Vec::new(),
+            ended: Vec::new(),
+            seeded: Vec::new(),
+            revoked: Vec::new(),
             ready: false,
             stop: None,
             wake_at: None,
@@ -122,6 +138,10 @@ impl Bench {
                 Action::Ready => self.ready = true,
                 Action::Stop(stop) => self.stop = Some(stop),
                 Action::Notice(notice) => self.notices.push(notice),
+                Action::Push { stream, fetched } => self.pushes.push((stream, fetched)),
+                Action::StreamEnded { stream, reason } => self.ended.push((stream, reason)),
+                Action::Seeded { user } => self.seeded.push(user.to_string()),
+                Action::Revoked { user, revision } => self.revoked.push((user.to_string(), revision)),
             }
         }
     }
@@ -156,8 +176,14 @@ impl Bench {
     fn send_as(&mut self, permissions: Permissions, request: Request) -> RequestId {
         self.next += 1;
         let id = RequestId { connection: ConnectionId(1), number: self.next };
-        self.step(Event::Request { id, session: Session { user: "u".into(), permissions }, request });
+        let session = self.session(&name_of(permissions));
+        self.step(Event::Request { id, session, request });
         id
+    }
+
+    /// Of the user as it is now; of nobody when the node does not know it yet.
+    fn session(&self, user: &str) -> Session {
+        self.node.core.session_of(user).unwrap_or(Session { user: user.into(), revision: 0 })
     }
 
     fn send(&mut self, request: Request) -> RequestId {
@@ -173,6 +199,15 @@ impl Bench {
     /// Sends, lets the disks work, and takes the reply.
     fn ask(&mut self, request: Request) -> Reply {
         let id = self.send(request);
+        self.settle();
+        self.reply(id).expect("answered once the disks are done")
+    }
+
+    /// Sends in a session, lets the disks work, and takes the reply.
+    fn ask_in(&mut self, session: &Session, request: Request) -> Reply {
+        self.next += 1;
+        let id = RequestId { connection: ConnectionId(1), number: self.next };
+        self.step(Event::Request { id, session: session.clone(), request });
         self.settle();
         self.reply(id).expect("answered once the disks are done")
     }
@@ -208,7 +243,7 @@ struct Page {
 
 impl Page {
     fn of(fetched: Fetched) -> Self {
-        let joined: Vec<u8> = fetched.records.iter().flat_map(|slice| slice.to_vec()).collect();
+        let joined: Vec<u8> = fetched.runs.iter().flat_map(|run| run.records.to_vec()).collect();
         let mut reader = types::codec::Reader::new(joined.clone().into());
         let values: Vec<String> = Walk::new(&joined)
             .map(|_| Record::decode(&mut reader).unwrap())
@@ -217,6 +252,23 @@ impl Page {
         assert_eq!(values.len(), fetched.count as usize);
         Self { values, cursor: fetched.cursor }
     }
+}
+
+/// One user for each set of permissions, named by it.
+fn everybody() -> impl Iterator<Item = SeedUser> {
+    let each = [false, true];
+    each.into_iter().flat_map(move |admin| {
+        each.into_iter().flat_map(move |produce| {
+            each.into_iter().map(move |consume| {
+                let permissions = Permissions { admin, produce, consume };
+                SeedUser { name: name_of(permissions).into(), hash: "$test$".into(), permissions }
+            })
+        })
+    })
+}
+
+fn name_of(Permissions { admin, produce, consume }: Permissions) -> String {
+    format!("admin-{admin}-produce-{produce}-consume-{consume}")
 }
 
 fn failed(reason: Reason) -> Reply {
@@ -247,8 +299,41 @@ fn produce(topic: &'static str, values: &[&str]) -> Request {
     })
 }
 
+/// Records with keys, as (key, value).
+fn produce_keyed(topic: &'static str, records: &[(&str, &str)]) -> Request {
+    let mut out = BytesMut::new();
+    for (key, value) in records {
+        let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
+        Record { key: Some(key), value, timestamp: 0, headers: Vec::new() }.encode(&mut out);
+    }
+    let count = u32::try_from(records.len()).unwrap();
+    let records = out.freeze();
+    let crc = crc32fast::hash(&records);
+    Request::Produce(Produce { topic: name(topic), records, count, crc })
+}
+
+fn split(range: u64) -> Request {
+    Request::Admin(Admin::SplitRange { topic: name("t"), range })
+}
+
+fn merge(a: u64, b: u64) -> Request {
+    Request::Admin(Admin::MergeRanges { topic: name("t"), a, b })
+}
+
+fn member(group: &'static str, member: &'static str) -> Membership {
+    Membership { topic: name("t"), group: name(group), member: name(member) }
+}
+
 fn fetch(topic: &'static str) -> Fetch {
-    Fetch { topic: name(topic), cursor: None, group: None, member: None, max: 0, wait_ms: 0 }
+    Fetch {
+        topic: name(topic),
+        cursor: None,
+        group: None,
+        member: None,
+        max: 0,
+        wait_ms: 0,
+        form: Form::Records,
+    }
 }
 
 fn commit(topic: &'static str, group: &'static str, cursor: &Bytes) -> Request {

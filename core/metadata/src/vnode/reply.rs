@@ -2,6 +2,9 @@
 
 use types::{NodeId, RangeId, SegmentId};
 
+use super::{Export, Refusal};
+use crate::machine::Version;
+
 /// The answer to one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -17,14 +20,44 @@ pub enum Reply {
         /// Segments whose bytes may be deleted now, in the order of their ids.
         segments: Vec<Removed>,
     },
+    /// Two ranges took the place of one.
+    RangeSplit {
+        /// Over the lower half.
+        left: RangeId,
+        /// Over the upper half.
+        right: RangeId,
+    },
+    /// One range took the place of two.
+    RangesMerged {
+        /// Over both slices.
+        child: RangeId,
+    },
     /// The segment is active.
     SegmentRegistered,
     /// The segment is sealed with the values of the command.
     SegmentSealed,
     /// The segment is gone from the tables.
     SegmentDeleted(Removed),
+    /// The segment has the replicas of the command.
+    ReplicasSet,
+    /// The topic has the policy of the command, or none.
+    PolicyBound,
     /// One answer for each commit, in the order of the command.
     PositionsCommitted(Vec<Result<(), Refusal>>),
+    /// The group has no position on the topic any more.
+    GroupExpired,
+    /// The topic is fenced under the move.
+    MigrationBegun,
+    /// The topic is not fenced, or not here.
+    MigrationEnded,
+    /// Nothing of the topic is left in the tables; what was there, or `None` when nothing was.
+    TopicExtracted(Option<Box<Export>>),
+    /// The topic is in the tables as it was exported.
+    TopicInserted,
+    /// The vnode has the arc of the command.
+    ArcSet,
+    /// The effective version now.
+    Upgraded(Version),
     /// Nothing changed.
     Refused(Refusal),
 }
@@ -36,84 +69,4 @@ pub struct Removed {
     pub segment: SegmentId,
     /// Its replicas.
     pub replicas: Vec<NodeId>,
-}
-
-/// Why a command changed nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
-pub enum Refusal {
-    /// No command of the effective version, or bytes too short to be one.
-    #[error("unknown_command")]
-    UnknownCommand,
-    /// A known command whose arguments do not decode.
-    #[error("invalid_command")]
-    InvalidCommand,
-    /// The index was applied before.
-    #[error("already_applied")]
-    AlreadyApplied,
-    /// Not a topic name.
-    #[error("invalid_topic_name")]
-    InvalidTopicName,
-    /// The name, or the id, belongs to a topic.
-    #[error("already_exists")]
-    AlreadyExists,
-    /// Not 1 to 32.
-    #[error("invalid_keyspace_bits")]
-    InvalidKeyspaceBits,
-    /// A key hash this version does not have.
-    #[error("invalid_key_hash")]
-    InvalidKeyHash,
-    /// The vnode is full.
-    #[error("too_many_topics")]
-    TooManyTopics,
-    /// No such topic.
-    #[error("no_such_topic")]
-    NoSuchTopic,
-    /// No such range.
-    #[error("no_such_range")]
-    NoSuchRange,
-    /// The range takes no records any more.
-    #[error("sealed")]
-    Sealed,
-    /// The segment is listed.
-    #[error("segment_exists")]
-    SegmentExists,
-    /// Not the range's next segment.
-    #[error("invalid_segment_id")]
-    InvalidSegmentId,
-    /// Empty, repeated or too many replicas.
-    #[error("invalid_replica_set")]
-    InvalidReplicaSet,
-    /// The range, or an ancestor of it, has an active segment.
-    #[error("range_has_active_segment")]
-    RangeHasActiveSegment,
-    /// The segment does not start where the range ends.
-    #[error("offset_mismatch")]
-    OffsetMismatch,
-    /// No such segment.
-    #[error("no_such_segment")]
-    NoSuchSegment,
-    /// Sealed before, with other values: the recorded ones hold.
-    #[error("already_sealed")]
-    AlreadySealed,
-    /// The segment's end cannot be counted.
-    #[error("invalid_length")]
-    InvalidLength,
-    /// The segment is not sealed.
-    #[error("segment_active")]
-    SegmentActive,
-    /// Records before it are still listed; removing it would leave a hole.
-    #[error("segment_not_oldest")]
-    SegmentNotOldest,
-    /// Not a group name.
-    #[error("invalid_group")]
-    InvalidGroup,
-    /// Tiles out of order, overlapping, or outside the range they name.
-    #[error("invalid_position")]
-    InvalidPosition,
-    /// The topic has as many groups as it may have.
-    #[error("too_many_groups")]
-    TooManyGroups,
-    /// The group's position would fall into too many tiles.
-    #[error("too_many_tiles")]
-    TooManyTiles,
 }

@@ -1,11 +1,13 @@
 //! Segments: who holds which run of a range's records, and where each run ended.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Included};
 
 use types::{NodeId, Offset, RangeId, RangeSeq, SegmentId, SegmentSeq, TopicId, WallTime};
 
-use super::range::RangeState;
-use super::{Refusal, RegisterSegment, Removed, Reply, SealSegment, Vnode};
+use super::range::{Range, RangeState};
+use super::tables::Tables;
+use super::{Refusal, Removed, Reply};
 
 /// Most replicas of one segment.
 pub const REPLICAS_MAX: usize = 255;
@@ -43,6 +45,43 @@ pub struct Sealed {
     pub at: WallTime,
 }
 
+/// Arguments of [`Command::RegisterSegment`](super::Command::RegisterSegment).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterSegment {
+    /// The range's `next_segment_seq`.
+    pub segment: SegmentId,
+    /// The range's `sealed_end`.
+    pub start: Offset,
+    /// Who holds it; the first is the primary.
+    pub replicas: Vec<NodeId>,
+    /// The proposer's clock, for the age roll.
+    pub opened_at: WallTime,
+}
+
+/// Arguments of [`Command::SealSegment`](super::Command::SealSegment).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealSegment {
+    /// Which segment.
+    pub segment: SegmentId,
+    /// Records in it.
+    pub length: u64,
+    /// Bytes of its frames.
+    pub byte_size: u64,
+    /// The proposer's clock, for retention.
+    pub sealed_at: WallTime,
+}
+
+/// Arguments of [`Command::SetSegmentReplicas`](super::Command::SetSegmentReplicas).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetSegmentReplicas {
+    /// Which segment; sealed.
+    pub segment: SegmentId,
+    /// The replicas the new set was worked out from, in their order.
+    pub expected: Vec<NodeId>,
+    /// Who holds it from now on.
+    pub replicas: Vec<NodeId>,
+}
+
 impl Segment {
     /// Exclusive end; `None` while it is active.
     #[must_use]
@@ -50,6 +89,24 @@ impl Segment {
         match self.state {
             SegmentState::Active => None,
             SegmentState::Sealed(sealed) => Some(self.start.plus(sealed.length)),
+        }
+    }
+
+    /// When it was sealed, by the proposer's clock; `None` while it is active.
+    #[must_use]
+    pub fn sealed_at(&self) -> Option<WallTime> {
+        match self.state {
+            SegmentState::Active => None,
+            SegmentState::Sealed(sealed) => Some(sealed.at),
+        }
+    }
+
+    /// Bytes of its frames once it is sealed; 0 while it is active.
+    #[must_use]
+    pub fn sealed_bytes(&self) -> u64 {
+        match self.state {
+            SegmentState::Active => 0,
+            SegmentState::Sealed(sealed) => sealed.byte_size,
         }
     }
 
@@ -95,18 +152,33 @@ impl Segments {
         self.by_id.range(all_of(range)).map(|(id, segment)| (*id, segment))
     }
 
+    /// In the order of ids.
+    pub(super) fn of_topic(&self, topic: TopicId) -> impl Iterator<Item = (SegmentId, &Segment)> {
+        let first = SegmentId { range: RangeId { topic, seq: RangeSeq(0) }, seq: SegmentSeq(0) };
+        let last = SegmentId { range: RangeId { topic, seq: RangeSeq(u64::MAX) }, seq: SEQ_MAX };
+        self.by_id.range(first..=last).map(|(id, segment)| (*id, segment))
+    }
+
     /// The last one, when it is active: only the last can be.
     pub(super) fn active(&self, range: RangeId) -> Option<(SegmentId, &Segment)> {
         self.of_range(range).next_back().filter(|(_, segment)| segment.is_active())
     }
 
-    /// The last segment that starts at or before `offset`.
-    pub(super) fn at(&self, range: RangeId, offset: Offset) -> Option<(SegmentId, &Segment)> {
-        let upto = (range, offset, SEQ_MAX);
-        let first = (range, Offset::ZERO, SegmentSeq(0));
-        let (_, _, seq) = *self.by_start.range(first..=upto).next_back()?;
-        let id = SegmentId { range, seq };
-        Some((id, &self.by_id[&id]))
+    /// The segment that holds `offset`, or the first later one that holds anything.
+    pub(super) fn at_or_after(&self, range: RangeId, offset: Offset) -> Option<(SegmentId, &Segment)> {
+        let (first, here) = ((range, Offset::ZERO, SegmentSeq(0)), (range, offset, SEQ_MAX));
+        let last = (range, Offset(u64::MAX), SEQ_MAX);
+        let holds = |(_, segment): &(SegmentId, &Segment)| {
+            segment.end().is_none_or(|end| end > offset.max(segment.start))
+        };
+        let entry = |&(range, _, seq): &(RangeId, Offset, SegmentSeq)| {
+            let id = SegmentId { range, seq };
+            (id, &self.by_id[&id])
+        };
+        // Of those that start at or before it only the last can hold it, and it alone of its start is not empty.
+        let before = self.by_start.range(first..=here).next_back().map(entry).filter(holds);
+        let after = || self.by_start.range((Excluded(here), Included(last))).map(entry).find(holds);
+        before.or_else(after)
     }
 
     pub(super) fn insert(&mut self, id: SegmentId, segment: Segment) {
@@ -121,9 +193,7 @@ impl Segments {
     }
 
     pub(super) fn remove_topic(&mut self, topic: TopicId) -> Vec<(SegmentId, Segment)> {
-        let first = SegmentId { range: RangeId { topic, seq: RangeSeq(0) }, seq: SegmentSeq(0) };
-        let last = SegmentId { range: RangeId { topic, seq: RangeSeq(u64::MAX) }, seq: SEQ_MAX };
-        let ids: Vec<SegmentId> = self.by_id.range(first..=last).map(|(id, _)| *id).collect();
+        let ids: Vec<SegmentId> = self.of_topic(topic).map(|(id, _)| id).collect();
         ids.into_iter().filter_map(|id| self.remove(id).map(|segment| (id, segment))).collect()
     }
 }
@@ -133,7 +203,7 @@ pub(super) fn is_replica_set(replicas: &[NodeId]) -> bool {
     !replicas.is_empty() && replicas.len() <= REPLICAS_MAX && distinct.len() == replicas.len()
 }
 
-impl Vnode {
+impl Tables {
     pub(super) fn register_segment(&mut self, register: RegisterSegment) -> Result<Reply, Refusal> {
         let id = register.segment;
         if self.segments.get(id).is_some() {
@@ -149,10 +219,7 @@ impl Vnode {
         if !is_replica_set(&register.replicas) {
             return Err(Refusal::InvalidReplicaSet);
         }
-        // An ancestor's late appends must be impossible before a descendant takes its first record, or a
-        // key's order would depend on which of the two a reader sees first.
-        let ancestors = range.parents.iter().map(|seq| RangeId { topic: id.range.topic, seq: *seq });
-        if ancestors.chain([id.range]).any(|range| self.segments.active(range).is_some()) {
+        if self.segments.active(id.range).is_some() || !self.open_ancestors_of(id.range).is_empty() {
             return Err(Refusal::RangeHasActiveSegment);
         }
         if register.start != range.sealed_end {
@@ -163,6 +230,21 @@ impl Vnode {
         let RegisterSegment { start, replicas, opened_at, .. } = register;
         self.segments.insert(id, Segment { start, replicas, opened_at, state: SegmentState::Active });
         Ok(Reply::SegmentRegistered)
+    }
+
+    /// The ancestors whose active segments must be sealed before the range may have its first segment. Their
+    /// late appends must be impossible before a descendant takes a record, or a key's order would depend on
+    /// which of the two a reader sees first.
+    ///
+    /// Whoever ever had a segment passed this test when it got its first, and ancestors get no more: so the
+    /// search ends at ranges that had one, usually the direct parents.
+    pub(super) fn open_ancestors_of(&self, id: RangeId) -> Vec<RangeId> {
+        let never_written = |range: &Range| range.next_segment_seq == SegmentSeq(0);
+        if !self.ranges.get(id).is_some_and(never_written) {
+            return Vec::new();
+        }
+        let ancestors = self.ranges.ancestors(id, never_written);
+        ancestors.map(|(id, _)| id).filter(|id| self.segments.active(*id).is_some()).collect()
     }
 
     pub(super) fn seal_segment(&mut self, seal: SealSegment) -> Result<Reply, Refusal> {
@@ -192,5 +274,21 @@ impl Vnode {
         }
         let segment = self.segments.remove(id).expect("looked up above");
         Ok(Reply::SegmentDeleted(Removed { segment: id, replicas: segment.replicas }))
+    }
+
+    pub(super) fn set_segment_replicas(&mut self, set: SetSegmentReplicas) -> Result<Reply, Refusal> {
+        let segment = self.segments.by_id.get_mut(&set.segment).ok_or(Refusal::NoSuchSegment)?;
+        if !is_replica_set(&set.replicas) {
+            return Err(Refusal::InvalidReplicaSet);
+        }
+        // The copies of an active segment are who may acknowledge its records: losing one seals it instead.
+        if segment.is_active() {
+            return Err(Refusal::SegmentActive);
+        }
+        if segment.replicas != set.expected {
+            return Err(Refusal::StaleReplicaSet);
+        }
+        segment.replicas = set.replicas;
+        Ok(Reply::ReplicasSet)
     }
 }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use types::keyspace::KeyHash;
 use types::{Keyspace, RangeId, RangeSeq, TopicId, TopicName, limits};
 
-use super::range::{Range, RangeState};
-use super::{CreateTopic, Refusal, Removed, Reply, Vnode};
+use super::range::Range;
+use super::tables::Tables;
+use super::{MigrationId, Refusal, Removed, Reply};
+use crate::cluster::PolicyName;
 
 /// One life of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +24,23 @@ pub struct Topic {
     pub state: TopicState,
     /// The only source of new range numbers.
     pub next_range_seq: RangeSeq,
+    /// The storage policy it points at, which may not be defined.
+    pub policy: Option<PolicyName>,
+    /// The move between vnodes that brought it here; in an export, the one it is exported for.
+    pub arrived_by: Option<MigrationId>,
+}
+
+/// Arguments of [`Command::CreateTopic`](super::Command::CreateTopic).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateTopic {
+    /// As the client gave it.
+    pub name: Bytes,
+    /// Drawn by the proposer, never used before.
+    pub id: TopicId,
+    /// Width of the keyspace, 1 to 32. The proposer has replaced 0 by the default.
+    pub keyspace_bits: u8,
+    /// Identifier of the hash that places keys.
+    pub key_hash: u8,
 }
 
 /// Whether a topic takes records.
@@ -72,21 +92,19 @@ impl Topics {
         free
     }
 
-    #[cfg(test)]
-    pub(super) fn set_next_range_seq(&mut self, id: TopicId, next: RangeSeq) {
-        if let Some(topic) = self.by_id.get_mut(&id) {
-            topic.next_range_seq = next;
-        }
+    /// For everything but the name.
+    pub(super) fn get_mut(&mut self, id: TopicId) -> Option<&mut Topic> {
+        self.by_id.get_mut(&id)
     }
 
-    fn remove(&mut self, id: TopicId) -> Option<Topic> {
+    pub(super) fn remove(&mut self, id: TopicId) -> Option<Topic> {
         let topic = self.by_id.remove(&id)?;
         self.by_name.remove(&topic.name);
         Some(topic)
     }
 }
 
-impl Vnode {
+impl Tables {
     pub(super) fn create_topic(&mut self, create: CreateTopic) -> Result<Reply, Refusal> {
         let name = TopicName::new(&create.name).map_err(|_| Refusal::InvalidTopicName)?;
         if self.topics.id_of(&name).is_some() || self.topics.get(create.id).is_some() {
@@ -99,30 +117,33 @@ impl Vnode {
         }
         let root = RangeId { topic: create.id, seq: RangeSeq(0) };
         let next_range_seq = RangeSeq(1);
-        let topic = Topic { name, keyspace, key_hash, state: TopicState::Active, next_range_seq };
+        let state = TopicState::Active;
+        let topic = Topic { name, keyspace, key_hash, state, next_range_seq, policy: None, arrived_by: None };
         assert!(self.topics.insert(create.id, topic), "both the id and the name were looked up above");
         self.ranges.insert(root, Range::root(keyspace));
         Ok(Reply::TopicCreated { root })
     }
 
     pub(super) fn seal_topic(&mut self, id: TopicId) -> Result<Reply, Refusal> {
-        let topic = self.topics.by_id.get_mut(&id).ok_or(Refusal::NoSuchTopic)?;
+        let topic = self.topics.get_mut(id).ok_or(Refusal::NoSuchTopic)?;
         topic.state = TopicState::Sealed;
-        for range in self.ranges.of_topic_mut(id) {
-            if range.state == RangeState::Active {
-                range.state = RangeState::Sealed;
-            }
-        }
+        self.ranges.seal_topic(id);
         Ok(Reply::TopicSealed)
     }
 
     pub(super) fn delete_topic(&mut self, id: TopicId) -> Result<Reply, Refusal> {
-        self.topics.remove(id).ok_or(Refusal::NoSuchTopic)?;
-        self.ranges.remove_topic(id);
-        self.positions.remove_topic(id);
-        let removed = self.segments.remove_topic(id);
+        self.topics.get(id).ok_or(Refusal::NoSuchTopic)?;
+        let removed = self.remove_topic(id);
         let segments =
             removed.into_iter().map(|(segment, s)| Removed { segment, replicas: s.replicas }).collect();
         Ok(Reply::TopicDeleted { segments })
+    }
+
+    /// Points a topic at a policy, or at none. Whether the policy is defined is not known here.
+    pub(super) fn bind_topic_policy(&mut self, id: TopicId, name: Option<Bytes>) -> Result<Reply, Refusal> {
+        let topic = self.topics.get_mut(id).ok_or(Refusal::NoSuchTopic)?;
+        let policy = name.map(|name| PolicyName::new(&name)).transpose();
+        topic.policy = policy.map_err(|_| Refusal::InvalidPolicy)?;
+        Ok(Reply::PolicyBound)
     }
 }

@@ -11,8 +11,9 @@
 //! 64  durable position        u64      bytes of log known to be synced
 //! 72  durable end             u64      offset at that position
 //! 80  sealed at               u64      ms; 0 unless sealed
-//! 88  latch reason            u32      0 unless latched
-//! 92  CRC                     u32      over bytes 0..92
+//! 88  born                    u64      lowest journal sequence that can hold frames of it
+//! 96  latch reason            u32      0 unless latched
+//! 100 CRC                     u32      over bytes 0..100
 //! ```
 //!
 //! A sealed copy's durable position and end are its sealed bytes and end, and never change again.
@@ -25,7 +26,7 @@ use super::batch::{Identity, Nonce, Seed};
 use crate::store::FailReason;
 
 /// Bytes of the file.
-pub const META_BYTES: usize = 96;
+pub const META_BYTES: usize = 104;
 const MAGIC: [u8; 4] = *b"MLCM";
 const VERSION: u16 = 1;
 const CRC_AT: usize = META_BYTES - 4;
@@ -53,6 +54,8 @@ pub struct Meta {
     pub durable_end: Offset,
     /// When the copy was sealed; `None` while it takes appends.
     pub sealed_at: Option<WallTime>,
+    /// Uses of the journal before this one hold nothing of the copy: what they lose, it does not miss.
+    pub born: u64,
     /// Why the copy is out of service, if it is.
     pub latched: Option<FailReason>,
     /// Created late and not yet appended to in line: neither a source nor an answer.
@@ -92,6 +95,7 @@ impl Meta {
             durable_position: 0,
             durable_end: base,
             sealed_at: None,
+            born: 0,
             latched: None,
             rebuilding: false,
             repair_intent: false,
@@ -126,6 +130,7 @@ impl Meta {
         out.put_u64(self.durable_position);
         out.put_u64(self.durable_end.0);
         out.put_u64(self.sealed_at.map_or(0, |at| at.0));
+        out.put_u64(self.born);
         out.put_u32(self.latched.map_or(0, reason_code));
         let crc = crc32fast::hash(&out);
         out.put_u32(crc);
@@ -163,6 +168,7 @@ impl Meta {
             durable_position: reader.u64()?,
             durable_end: Offset(reader.u64()?),
             sealed_at: Some(WallTime(reader.u64()?)).filter(|_| flags & SEALED != 0),
+            born: reader.u64()?,
             latched: reason_from(reader.u32()?).filter(|_| flags & LATCHED != 0),
             rebuilding: flags & REBUILDING != 0,
             repair_intent: flags & REPAIR_INTENT != 0,
@@ -205,6 +211,7 @@ mod tests {
             durable_position: 4096,
             durable_end: Offset(57),
             sealed_at: Some(WallTime(1_700_000_000_000)),
+            born: 12,
             latched: Some(FailReason::Eio),
             ..Meta::new(SegmentId { range, seq: SegmentSeq(9) }, Offset(40), Nonce(0xabcd), Epoch(2))
         }
@@ -246,11 +253,11 @@ mod tests {
     proptest! {
         #[test]
         fn metas_round_trip(
-            position: u64, end in 40u64.., epoch: u64, sealed: Option<u64>, flags: [bool; 3], reason in 0u32..5,
+            position: u64, end in 40u64.., epoch: u64, sealed: Option<u64>, born: u64, flags: [bool; 3], reason in 0u32..5,
         ) {
             let meta = Meta {
                 durable_position: position, durable_end: Offset(end), epoch: Epoch(epoch),
-                sealed_at: sealed.map(WallTime), latched: reason_from(reason), rebuilding: flags[0],
+                sealed_at: sealed.map(WallTime), born, latched: reason_from(reason), rebuilding: flags[0],
                 repair_intent: flags[1], deleting: flags[2], ..meta()
             };
             prop_assert_eq!(Meta::decode(&meta.encode()), Ok(meta));

@@ -43,6 +43,10 @@ pub(super) enum Spare {
         stamp: Stamp,
         file: FileId,
     },
+    /// It could not be made, and is tried again once the present file reaches `until`.
+    Failed {
+        until: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -51,6 +55,8 @@ pub(super) struct Files {
     pub(super) all: BTreeMap<u64, Stamp>,
     pub(super) current: Current,
     pub(super) spare: Spare,
+    /// Attempts to make it that failed, since the last that did not.
+    pub(super) spare_failures: u64,
     /// A file is being removed from the front.
     pub(super) removing: bool,
     needs: Needs,
@@ -65,7 +71,7 @@ struct Needs {
 
 impl Files {
     pub(super) fn new(all: BTreeMap<u64, Stamp>, current: Current) -> Self {
-        Self { all, current, spare: Spare::None, removing: false, needs: Needs::default() }
+        Self { all, current, spare: Spare::None, spare_failures: 0, removing: false, needs: Needs::default() }
     }
 
     /// From now on `group` needs files from `oldest` on; none at all for `None`.

@@ -188,6 +188,7 @@ impl RaftLog {
         out.extend(flush.done.into_iter().map(|(id, reply)| Action::Reply(id, reply)));
         self.move_forward();
         self.remove_front(out);
+        self.retry_spare(false, out);
         self.flush(out);
     }
 

@@ -43,7 +43,7 @@ mod snapshot;
 mod tests;
 mod upkeep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use types::{RaftIndex, Term, VnodeId};
@@ -51,13 +51,13 @@ use types::{RaftIndex, Term, VnodeId};
 #[cfg(feature = "planted")]
 pub use request::Planted;
 pub use request::{
-    Action, Append, Config, Entry, Error, GroupView, HardState, Notice, Reply, SnapshotMark, StartError,
+    Action, Append, Config, Entry, Error, Gauges, GroupView, HardState, Notice, Reply, SnapshotMark, StartError,
     Status,
 };
 
 use crate::disk::{self, Completion, FileId, Job, JobId, Output, Step};
 use crate::store::RequestId;
-use files::Files;
+use files::{Files, Spare};
 use flush::{Body, Flush, Need, Pending, Tail};
 use group::Group;
 use recovery::Recovery;
@@ -104,6 +104,8 @@ enum Task {
     Load(RequestId),
     /// Files or descriptors that are not needed any more.
     CleanUp,
+    /// Something whose failure changes nothing.
+    Nothing,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -239,12 +241,33 @@ impl RaftLog {
         }
     }
 
+    /// What the log holds and is busy with; costs nothing but a walk over the groups.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        let files = self.files.as_ref();
+        Gauges {
+            groups: self.groups.len(),
+            groups_damaged: self.groups.values().filter(|group| group.status == Status::Damaged).count(),
+            entry_bytes: self.groups.values().map(|group| group.view().bytes).sum(),
+            waiting: self.gather.len(),
+            files: files.map_or(0, Files::used),
+            spare_files: files.map_or(0, |files| usize::from(matches!(files.spare, Spare::Ready { .. }))),
+            snapshots: self.snapshots.on_disk.values().map(BTreeSet::len).sum(),
+            failed: matches!(self.phase, Phase::Failed(_)),
+        }
+    }
+
     /// Lets the last flush be testified for, so that recovery can tell its loss from a flush that never
     /// completed, and that what it replaced can go. For a log that has been idle for a moment, or is about to
-    /// be closed; does nothing when there is nothing to testify for.
+    /// be closed, a few times a second; does nothing when there is nothing to testify for. A next file that could
+    /// not be made is tried again.
     pub fn mark(&mut self, out: &mut Vec<Action>) {
         let idle = self.gather.is_empty() && self.flush.is_none();
-        if self.check_open().is_ok() && idle && self.tail.untestified {
+        if self.check_open().is_err() || !idle {
+            return;
+        }
+        self.retry_spare(true, out);
+        if self.tail.untestified {
             self.gather.push(self.tail.mark());
             self.flush(out);
         }
@@ -269,6 +292,7 @@ impl RaftLog {
             Task::Save(group) => self.save_step(group, completion.result, out),
             Task::Load(id) => self.load_step(id, completion.result, out),
             Task::CleanUp => self.cleaned_up(completion.result, out),
+            Task::Nothing => {}
         }
     }
 

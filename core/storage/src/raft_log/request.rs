@@ -209,11 +209,37 @@ pub enum Notice {
         /// For people.
         detail: String,
     },
+    /// The next file could not be made ahead of need: it is tried again, and until then the present one grows.
+    SpareFailed {
+        /// For people.
+        detail: String,
+    },
     /// A file that is not needed any more could not be removed; it is tried again at the next start.
     NotRemoved {
         /// For people.
         detail: String,
     },
+}
+
+/// What a log holds and is busy with, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Groups, the damaged ones included.
+    pub groups: usize,
+    /// Groups that cannot be vouched for.
+    pub groups_damaged: usize,
+    /// Bytes of entries after the snapshots, which are all in memory.
+    pub entry_bytes: usize,
+    /// Changes that wait for the flush under way.
+    pub waiting: usize,
+    /// Log files from the oldest that is needed to the one that takes records.
+    pub files: usize,
+    /// Files made ahead: 1, or 0 while it is being made.
+    pub spare_files: usize,
+    /// Snapshot files.
+    pub snapshots: usize,
+    /// A write failed: nothing is taken until the log is opened again.
+    pub failed: bool,
 }
 
 /// Whether a group can be vouched for.

@@ -1,4 +1,7 @@
 //! Upkeep: the spare file made ahead, idle groups moved forward, old files removed.
+//!
+//! A spare file that cannot be made (the volume is full, say) is no failure of the log: nothing of it is lost, and
+//! the present file may grow. It is tried again as the log grows, and while nothing happens.
 
 use types::VnodeId;
 
@@ -7,11 +10,13 @@ use super::flush::{Body, Pending};
 use super::names;
 use super::request::{Action, Notice, Status};
 use super::{JobResult, RaftLog, Task};
-use crate::disk::{FileId, Step};
+use crate::disk::{self, FileId, Step};
 use crate::format::raft_log::{self, MARK_GROUP, Stamp};
 
 /// Zeroed by one job: bounds how long a flush waits behind it.
 const ZERO_CHUNK_BYTES: u64 = 1024 * 1024;
+/// Bytes of log after which a spare file that could not be made is tried again.
+const SPARE_RETRY_BYTES: u64 = 1024 * 1024;
 
 impl RaftLog {
     /// Begins to make the file after the current one.
@@ -43,15 +48,37 @@ impl RaftLog {
     }
 
     pub(super) fn spare_done(&mut self, result: JobResult, out: &mut Vec<Action>) {
-        if let Err(error) = result {
-            self.fail(error, out);
-            return;
-        }
         let Spare::Making { stamp, file, at } = self.files().spare else { return };
-        if at == self.config.file_bytes {
+        if let Err(error) = result {
+            self.give_up_spare(stamp, file, &error, out);
+        } else if at == self.config.file_bytes {
             self.files().spare = Spare::Ready { stamp, file };
+            self.files().spare_failures = 0;
         } else {
             self.zero_spare(stamp, file, at, Vec::new(), out);
+        }
+    }
+
+    /// Removes what there is of a spare file that could not be made.
+    fn give_up_spare(&mut self, stamp: Stamp, file: FileId, error: &disk::Error, out: &mut Vec<Action>) {
+        self.submit(Task::Nothing, vec![Step::Close(file)], out);
+        // Where it stays, its name is in the way of the next attempt, which then fails and removes it again.
+        self.submit(Task::Nothing, vec![Step::Remove(names::log_file(stamp)), Step::SyncDir(None)], out);
+        let files = self.files();
+        files.all.remove(&stamp.sequence);
+        files.spare = Spare::Failed { until: files.current.at + SPARE_RETRY_BYTES };
+        files.spare_failures += 1;
+        if files.spare_failures == 1 {
+            out.push(Action::Notice(Notice::SpareFailed { detail: error.to_string() }));
+        }
+    }
+
+    /// Tries again to make a spare file, if the last attempt failed and the log has grown since, or is `idle`.
+    pub(super) fn retry_spare(&mut self, idle: bool, out: &mut Vec<Action>) {
+        let files = self.files();
+        let Spare::Failed { until } = files.spare else { return };
+        if idle || files.current.at >= until {
+            self.make_spare(out);
         }
     }
 

@@ -40,6 +40,23 @@ pub fn log(segment: SegmentId, base: Offset) -> Path {
     file(segment, &format!("{:020}.log", base.0))
 }
 
+/// Whether a name is one that [`log`] gives.
+#[must_use]
+pub fn is_log(name: &str) -> bool {
+    is_numbered(name, ".log")
+}
+
+/// Whether a name is one that [`index`] gives.
+#[must_use]
+pub fn is_index(name: &str) -> bool {
+    is_numbered(name, ".idx")
+}
+
+fn is_numbered(name: &str, suffix: &str) -> bool {
+    let digits = name.strip_suffix(suffix);
+    digits.is_some_and(|digits| digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// The index file.
 #[must_use]
 pub fn index(segment: SegmentId, base: Offset) -> Path {

@@ -53,6 +53,14 @@ impl Collect {
         }
     }
 
+    /// About so many bytes lie before what is wanted: the first read is to reach over them.
+    #[must_use]
+    pub fn behind(mut self, bytes: u64) -> Self {
+        let behind = usize::try_from(bytes).unwrap_or(usize::MAX).min(READ_WINDOW_BYTES);
+        self.want = self.want.saturating_add(behind).min(READ_WINDOW_BYTES * 8);
+        self
+    }
+
     /// The bytes wanted next, `(position, length)`.
     #[must_use]
     pub fn wants(&self) -> (u64, usize) {

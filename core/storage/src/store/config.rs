@@ -23,6 +23,13 @@ pub struct Config {
     pub recycled_files_max: usize,
     /// Files below this size are not worth keeping.
     pub recycled_bytes_min: u64,
+    /// Log files made of written zeros while the disk is idle, once some copy was expected to fill: no more are made
+    /// while so many files, recycled ones included, are there. 0 switches it off.
+    pub spare_files_max: usize,
+    /// Bytes of such a file: what a segment is expected to fill.
+    pub spare_bytes: u64,
+    /// Bytes of it written in one go.
+    pub spare_piece_bytes: u64,
     /// Bytes of each of the two journal files; 0 switches the journal off.
     pub journal_bytes: u64,
     /// Copies that must wait for a flush together before the journal is used for them.
@@ -45,6 +52,9 @@ impl Default for Config {
             preallocate_below_bytes: limits::PREALLOCATE_BELOW_BYTES,
             recycled_files_max: limits::RECYCLED_FILES_MAX,
             recycled_bytes_min: limits::SEGMENT_BYTES_DEFAULT / 2,
+            spare_files_max: limits::SPARE_FILES_MAX,
+            spare_bytes: limits::SEGMENT_BYTES_DEFAULT,
+            spare_piece_bytes: limits::SPARE_PIECE_BYTES,
             journal_bytes: limits::JOURNAL_BYTES,
             journal_copies_min: limits::JOURNAL_COPIES_MIN,
             journal_part_bytes_max: limits::JOURNAL_PART_BYTES_MAX,

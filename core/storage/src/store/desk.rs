@@ -6,12 +6,16 @@ use types::{Instant, Offset, SegmentId};
 
 use super::copy::{Mark, ReadOp};
 use super::journal::Journal;
+use super::spares::{Piece, Spares};
 use super::start::Lookup;
 use super::{Action, Config, Notice, Reply, RequestId};
 use crate::disk::{FileId, Job, JobId, Name, Step};
 use crate::format::batch::Nonce;
 use crate::format::journal::Spot;
 use crate::planted::Bug;
+
+/// Copies that are closed at one time so that others can be opened.
+const WANTING_MAX: usize = 64;
 
 /// Who waits for a job.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub(super) enum Owner {
     Journal { flight: u64, spot: Spot, covered: Vec<(SegmentId, Mark)> },
     /// The journal's files are being made.
     MakeJournal([FileId; 2]),
+    /// Zeros ahead of need.
+    Piece(Piece),
     /// A read of a copy's log.
     Read(SegmentId, Box<ReadOp>),
     /// The task a copy is busy with.
@@ -42,10 +48,15 @@ pub(super) struct Desk {
     next_job: u64,
     next_file: u64,
     random: u64,
-    /// Copies whose creation failed half-way in this process lifetime: what lies in their directories is ours.
-    pub(super) half_created: BTreeSet<SegmentId>,
+    /// Copies whose creation failed half-way in this process lifetime, with their base offsets: what lies in their
+    /// directories is ours.
+    pub(super) half_created: BTreeMap<SegmentId, Offset>,
     /// Open files by last use.
     opened: BTreeMap<u64, SegmentId>,
+    /// Copies whose file is being opened or made.
+    pub(super) opening: usize,
+    /// Copies that wait until they may open or make theirs, in the order they came.
+    pub(super) wanting: VecDeque<SegmentId>,
     next_use: u64,
     /// Cached batches in the order they were appended, over all copies.
     cached: VecDeque<(SegmentId, Offset, usize)>,
@@ -55,6 +66,7 @@ pub(super) struct Desk {
     /// Files of removed copies, free for reuse.
     pub(super) recycled: Vec<Name>,
     next_recycled: u64,
+    pub(super) spares: Spares,
     pub(super) journal: Journal,
     /// The store takes no requests yet.
     pub(super) starting: bool,
@@ -62,6 +74,12 @@ pub(super) struct Desk {
     pub(super) latching: usize,
     /// Copies with something to send.
     pub(super) dirty: BTreeSet<SegmentId>,
+    /// The last copy of a flight that could not take all that waited.
+    pub(super) flushed_last: Option<SegmentId>,
+    /// The same for the journal.
+    pub(super) journaled_last: Option<SegmentId>,
+    /// Copies whose `copy.meta` could not be read yet, the next to try first.
+    pub(super) unread: VecDeque<SegmentId>,
     /// Flights under way, with the jobs each still waits for.
     pub(super) flights: BTreeMap<u64, usize>,
     pub(super) next_flight: u64,
@@ -79,18 +97,24 @@ impl Desk {
             next_job: 0,
             next_file: 0,
             random,
-            half_created: BTreeSet::new(),
+            half_created: BTreeMap::new(),
             opened: BTreeMap::new(),
+            opening: 0,
+            wanting: VecDeque::new(),
             next_use: 0,
             cached: VecDeque::new(),
             cached_bytes: 0,
             unrecorded: BTreeMap::new(),
             recycled: Vec::new(),
             next_recycled: 0,
+            spares: Spares::default(),
             journal,
             starting: true,
             latching: 0,
             dirty: BTreeSet::new(),
+            flushed_last: None,
+            journaled_last: None,
+            unread: VecDeque::new(),
             flights: BTreeMap::new(),
             next_flight: 0,
         }
@@ -170,9 +194,21 @@ impl Desk {
         self.opened.remove(&last);
     }
 
-    /// Copies to close, least recently used first, when too many are open.
+    /// Log files open.
+    pub(super) fn open_files(&self) -> usize {
+        self.opened.len()
+    }
+
+    /// Whether one more file may be opened. However many copies are asked for at one time, the others wait: a
+    /// process has only so many descriptors.
+    pub(super) fn may_open(&self) -> bool {
+        self.opened.len() + self.opening < self.config.open_copies_max.max(1)
+    }
+
+    /// Copies to close, least recently used first, when too many are open or others wait for their turn.
     pub(super) fn surplus(&self) -> Vec<SegmentId> {
-        let surplus = self.opened.len().saturating_sub(self.config.open_copies_max);
+        let wanted = self.opened.len() + self.opening + self.wanting.len().min(WANTING_MAX);
+        let surplus = wanted.saturating_sub(self.config.open_copies_max.max(1));
         self.opened.values().take(surplus).copied().collect()
     }
 
@@ -180,6 +216,11 @@ impl Desk {
     pub(super) fn cache(&mut self, segment: SegmentId, base: Offset, bytes: usize) {
         self.cached.push_back((segment, base, bytes));
         self.cached_bytes += bytes;
+    }
+
+    /// Bytes in the tail cache.
+    pub(super) fn cached_bytes(&self) -> usize {
+        self.cached_bytes
     }
 
     /// The oldest cached batch, while the cache is over its budget.

@@ -10,10 +10,13 @@ use super::Store;
 use super::desk::{Desk, Owner};
 use super::journal::{Journal, Part, State};
 use crate::disk::{self, Output, Step};
+use crate::format::journal::HEADER_BYTES;
 use crate::planted::Bug;
 
 /// Flights under way at one time.
 const FLIGHTS_MAX: usize = 2;
+/// The part of all log files that one flight may have to open.
+const FLIGHT_SHARE: usize = 4;
 /// Copies brought from the journal to their own files with each flight.
 const WRITE_BACK: usize = 8;
 /// The same, when nothing else is going on.
@@ -28,17 +31,12 @@ impl Store {
                 return;
             }
             let flight = self.desk.begin_flight();
-            let (small, large) = self.sort(waiting);
-            for segment in large {
-                self.flush_to_file(flight, segment);
-            }
-            if self.journals(&small) {
-                self.flush_to_journal(flight, small);
+            let (small, mut large) = self.sort(waiting);
+            let journaled = self.fitting(small, &mut large);
+            self.flush_to_files(flight, large);
+            if !journaled.is_empty() {
+                self.flush_to_journal(flight, journaled);
                 for segment in self.desk.journal.overdue(WRITE_BACK) {
-                    self.flush_to_file(flight, segment);
-                }
-            } else {
-                for segment in small {
                     self.flush_to_file(flight, segment);
                 }
             }
@@ -46,28 +44,56 @@ impl Store {
         }
     }
 
+    /// Those of the `small` copies that the journal has room for and pays for. Of the others, those that find no
+    /// room beside them wait for the next flight; when it does not pay they go to `large`.
+    fn fitting(&mut self, mut small: Vec<SegmentId>, large: &mut Vec<SegmentId>) -> Vec<SegmentId> {
+        let least = self.desk.config.journal_copies_min;
+        if small.len() >= least && self.desk.journal.state == State::Absent {
+            self.make_journal();
+        }
+        rotate(&mut small, self.desk.journaled_last);
+        let mut left = self.desk.journal.room();
+        let need = |segment: &SegmentId| self.copies.get(segment).map_or(0, |copy| copy.unsent_bytes());
+        let fits = small.iter().take_while(|segment| {
+            let need = need(segment) + HEADER_BYTES as u64;
+            let fits = need <= left;
+            left = left.saturating_sub(need);
+            fits
+        });
+        let fitting = fits.count();
+        if small.len() < least || fitting < least {
+            large.append(&mut small);
+        } else if fitting < small.len() {
+            self.desk.dirty.extend(small.split_off(fitting));
+            self.desk.journaled_last = small.last().copied();
+        }
+        small
+    }
+
+    /// Flushes copies to their own files, as many as one flight takes; the others wait for the next, and come first
+    /// then, so that a node with thousands of busy copies needs neither thousands of descriptors nor patience.
+    fn flush_to_files(&mut self, flight: u64, mut segments: Vec<SegmentId>) {
+        let most = (self.desk.config.open_copies_max / FLIGHT_SHARE).max(1);
+        if segments.len() > most {
+            rotate(&mut segments, self.desk.flushed_last);
+            self.desk.dirty.extend(segments.split_off(most));
+            self.desk.flushed_last = segments.last().copied();
+        }
+        for segment in segments {
+            self.flush_to_file(flight, segment);
+        }
+    }
+
     fn sort(&self, waiting: Vec<SegmentId>) -> (Vec<SegmentId>, Vec<SegmentId>) {
         let most = self.desk.config.journal_part_bytes_max;
+        let use_sequence = self.desk.journal.born();
         let is_small = |segment: &SegmentId| {
             self.copies.get(segment).is_some_and(|copy| {
                 let bytes = copy.unsent_bytes();
-                bytes > 0 && bytes <= most && !copy.must_settle()
+                bytes > 0 && bytes <= most && copy.may_journal(use_sequence)
             })
         };
         waiting.into_iter().partition(is_small)
-    }
-
-    /// Whether the journal pays for these copies; makes its files when it would and there are none.
-    fn journals(&mut self, small: &[SegmentId]) -> bool {
-        if small.len() < self.desk.config.journal_copies_min {
-            return false;
-        }
-        if self.desk.journal.state == State::Absent {
-            self.make_journal();
-        }
-        let bytes =
-            small.iter().filter_map(|segment| self.copies.get(segment)).map(|copy| copy.unsent_bytes()).sum();
-        self.desk.journal.has_room(small.len(), bytes)
     }
 
     fn make_journal(&mut self) {
@@ -80,7 +106,7 @@ impl Store {
     /// Takes the completion of the making of the journal's files.
     pub(super) fn journal_made(&mut self, files: [disk::FileId; 2], result: Result<Output, disk::Error>) {
         match result {
-            Ok(_) => self.desk.journal.ready(files, 0),
+            Ok(_) => self.desk.journal.ready(files),
             Err(_) => self.desk.journal.state = State::Unusable,
         }
     }
@@ -151,6 +177,13 @@ impl Store {
     }
 }
 
+/// In order, beginning after `last`, so that everybody's turn comes.
+fn rotate(segments: &mut [SegmentId], last: Option<SegmentId>) {
+    segments.sort_unstable();
+    let next = segments.partition_point(|segment| Some(*segment) <= last);
+    segments.rotate_left(next);
+}
+
 impl Desk {
     /// A copy has something to send.
     pub(super) fn wants_flush(&mut self, segment: SegmentId) {
@@ -163,6 +196,11 @@ impl Desk {
 
     fn flights(&self) -> usize {
         self.flights.len()
+    }
+
+    /// Something is on its way to the disk, or about to be.
+    pub(super) fn is_flushing(&self) -> bool {
+        !self.flights.is_empty() || !self.dirty.is_empty()
     }
 
     fn begin_flight(&mut self) -> u64 {

@@ -84,11 +84,22 @@ impl Journal {
         Path { dir: Some(Self::dir()), name }
     }
 
-    /// The files were found and emptied, or made, under these numbers; the highest sequence ever seen is given.
-    pub(super) fn ready(&mut self, files: [FileId; 2], sequence: u64) {
+    /// The files were found and emptied, or made, under these numbers.
+    pub(super) fn ready(&mut self, files: [FileId; 2]) {
         self.halves = files.map(|file| Half { file: Some(file), ..Half::default() });
-        self.next_sequence = sequence + 1;
         self.state = State::Ready;
+    }
+
+    /// Uses up to `sequence` belong to the past. One more is left out: a file without a readable header may have
+    /// had it.
+    pub(super) fn go_on_after(&mut self, sequence: u64) {
+        self.next_sequence = self.next_sequence.max(sequence.saturating_add(2));
+    }
+
+    /// The first use that frames of a copy made now can go to.
+    pub(super) fn born(&self) -> u64 {
+        let current = self.halves[self.current].stamp.filter(|_| self.state == State::Ready);
+        current.map_or(self.next_sequence, |stamp| stamp.sequence)
     }
 
     /// The steps that make both files: real blocks, so that journaling never changes a length.
@@ -105,18 +116,20 @@ impl Journal {
         steps
     }
 
-    /// Whether parts of this many payload bytes in this many records can be journaled now.
-    pub(super) fn has_room(&self, records: usize, bytes: u64) -> bool {
-        let need = bytes + records as u64 * HEADER_BYTES as u64;
+    /// Bytes of records, headers included, that can be journaled now.
+    pub(super) fn room(&self) -> u64 {
+        if self.state != State::Ready {
+            return 0;
+        }
         let other = &self.halves[1 - self.current];
-        let fits_here = self.at.checked_add(need).is_some_and(|end| end <= self.bytes_max);
+        let here = self.bytes_max.saturating_sub(self.at);
         let free = other.owed.is_empty() || self.reckless;
         // The header of the next use says where this one ended, synced: so everything sent must have landed.
         let sent =
             self.halves[self.current].stamp.map(|stamp| Spot { sequence: stamp.sequence, at: self.at });
         let landed = sent.is_none_or(|sent| self.durable == sent);
-        let fits_there = free && landed && RECORDS_AT + need <= self.bytes_max;
-        self.state == State::Ready && (fits_here || fits_there)
+        let there = if free && landed { self.bytes_max.saturating_sub(RECORDS_AT) } else { 0 };
+        here.max(there)
     }
 
     /// The steps that write these parts and sync them, and the place they end at. Only while there is room.
@@ -165,6 +178,21 @@ impl Journal {
         steps.push(Step::Write { file, at: 0, data: vec![stamp.encode()] });
         steps.push(Step::Sync(file));
         steps.push(Step::Write { file, at: SECOND_HEADER_AT, data: vec![stamp.encode()] });
+    }
+
+    /// Bytes written to the present use.
+    pub(super) fn bytes(&self) -> u64 {
+        if self.at == u64::MAX { 0 } else { self.at }
+    }
+
+    /// Copies that still need either file; one that needs both counts twice.
+    pub(super) fn copies(&self) -> usize {
+        self.halves.iter().map(|half| half.owed.len()).sum()
+    }
+
+    /// Whether frames can be journaled, or could once the files are made.
+    pub(super) fn is_usable(&self) -> bool {
+        self.state != State::Unusable
     }
 
     /// Everything before `spot` is durable.

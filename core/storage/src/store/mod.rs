@@ -11,9 +11,11 @@ mod config;
 mod copy;
 mod desk;
 mod flush;
+mod gauges;
 mod journal;
 pub(crate) mod replay;
 mod request;
+mod spares;
 mod start;
 
 use std::collections::BTreeMap;
@@ -22,8 +24,9 @@ use std::time::Duration;
 use types::{Instant, SegmentId, limits};
 
 pub use config::Config;
+pub use gauges::Gauges;
 pub use request::{
-    Action, Damage, DamageClass, Error, Extent, FailReason, Notice, Reply, Report, Request, RequestId, State,
+    Action, Damage, DamageClass, Error, Extent, FailReason, Notice, Reply, Report, Request, RequestId, State, Status,
 };
 
 use self::copy::Copy;
@@ -33,6 +36,9 @@ use crate::disk;
 
 /// Durable ends recorded with each tick: each is two syncs that an append arriving now would wait for.
 const RECORDS_PER_TICK: usize = 8;
+
+/// Copies whose `copy.meta` could not be read at the start that are tried again with each tick.
+const UNREAD_PER_TICK: usize = 4;
 
 /// The copies of one data directory.
 #[derive(Debug)]
@@ -87,13 +93,14 @@ impl Store {
                 self.journal_done(spot, covered, result);
             }
             Some(Owner::MakeJournal(files)) => self.journal_made(files, result),
+            Some(Owner::Piece(piece)) => self.piece_done(piece, result),
             Some(Owner::Read(segment, op)) => {
                 self.with(segment, |copy, desk| copy.read_done(desk, op, result))
             }
             Some(Owner::Task(segment)) => {
                 self.with(segment, |copy, desk| copy.task_done(desk, result));
                 if !self.start.done {
-                    self.brought_home(Some(segment));
+                    self.brought_home(segment);
                 }
             }
             Some(Owner::Nobody) | None => {}
@@ -101,7 +108,8 @@ impl Store {
         self.settle(out);
     }
 
-    /// Records the durable ends of copies that have been idle for a while. Call it a few times a second.
+    /// Does what can wait: records the durable ends of copies that have been idle for a while, writes zeros ahead
+    /// of need, reads again what could not be read. Call it a few times a second.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.desk.now = now;
         let idle = Duration::from_millis(limits::IDLE_RECORD_MS);
@@ -113,13 +121,24 @@ impl Store {
             self.with(segment, |copy, desk| copy.record_end(desk));
         }
         self.write_back();
+        self.read_unread();
+        self.write_ahead(true);
         self.settle(out);
     }
 
-    /// Every copy, in order of segment. The extent of an unsealed copy that has not been opened since the start
-    /// is only what its `copy.meta` last recorded.
-    pub fn copies(&self) -> impl Iterator<Item = (SegmentId, Extent)> {
-        self.copies.iter().map(|(segment, copy)| (*segment, copy.extent()))
+    /// Tries again to read some `copy.meta` files that could not be read.
+    fn read_unread(&mut self) {
+        for _ in 0..self.desk.unread.len().min(UNREAD_PER_TICK) {
+            let Some(segment) = self.desk.unread.pop_front() else { return };
+            let Some(copy) = self.copies.get_mut(&segment).filter(|copy| copy.is_unread()) else { continue };
+            copy.read_again(&mut self.desk);
+            self.desk.unread.push_back(segment);
+        }
+    }
+
+    /// What there is of every copy, in order of segment; costs nothing but the walk.
+    pub fn copies(&self) -> impl Iterator<Item = (SegmentId, Status)> {
+        self.copies.iter().map(|(segment, copy)| (*segment, copy.status()))
     }
 
     fn dispatch(&mut self, id: RequestId, request: Request) {
@@ -173,6 +192,10 @@ impl Store {
         }
         for segment in self.desk.surplus() {
             self.with(segment, |copy, desk| copy.close(desk));
+        }
+        while self.desk.may_open() {
+            let Some(segment) = self.desk.wanting.pop_front() else { break };
+            self.with(segment, |copy, desk| copy.may_open_now(desk));
         }
         out.append(&mut self.desk.actions);
     }

@@ -8,7 +8,8 @@
 //! - Rot in a payload: its header says which copy should reach how far; if that copy's own file does not, the
 //!   copy is damaged (its recovery finds that out).
 //! - Rot in a header, or both headers of a file gone: nobody can say which copies lost frames, so every copy
-//!   that takes appends leaves service. A shortened history is never passed off as a whole one.
+//!   that takes appends leaves service, unless it was made later. A shortened history is never passed off as a
+//!   whole one.
 
 use std::collections::BTreeMap;
 
@@ -20,29 +21,31 @@ use crate::format::journal::{
     FILE_HEADER_BYTES, HEADER_BYTES, Header, MAGIC, RECORDS_AT, SECOND_HEADER_AT, Stamp,
 };
 
-/// What the journal holds for one copy.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Owed {
+/// What the journal holds for one life of a copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owed {
     /// Runs of frames with their place in the log, in the order they were journaled.
-    pub(super) patches: Vec<Patch>,
+    pub(crate) patches: Vec<Patch>,
     /// The log was once durable up to here.
-    pub(super) must_reach: BTreeMap<Nonce, u64>,
+    pub(crate) must_reach: u64,
 }
 
 /// A run of frames and its place in a copy's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Patch {
-    pub(crate) nonce: Nonce,
     pub(crate) position: u64,
     pub(crate) bytes: Bytes,
 }
 
+/// What the journal holds for a segment, by the life of its copy.
+pub(super) type Lives = BTreeMap<Nonce, Owed>;
+
 /// What both files hold.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Replay {
-    pub(super) owed: BTreeMap<SegmentId, Owed>,
-    /// Frames of unknown copies are lost.
-    pub(super) unknown_loss: bool,
+    pub(super) owed: BTreeMap<SegmentId, Lives>,
+    /// Frames of unknown copies are lost, in uses of the journal up to this one.
+    pub(super) unknown_loss: Option<u64>,
     /// The highest sequence seen.
     pub(super) sequence: u64,
 }
@@ -61,11 +64,16 @@ impl Replay {
     pub(super) fn read(files: [Bytes; 2], believe_all: bool) -> Self {
         let mut replay = Self::default();
         let mut read: Vec<File> = Vec::new();
+        let mut nameless = false;
         for bytes in files {
             match stamp_of(&bytes) {
                 Some(stamp) => read.push(File::read(stamp, bytes)),
-                None => replay.unknown_loss |= second_was_written(&bytes) && !believe_all,
+                None => nameless |= second_was_written(&bytes) && !believe_all,
             }
+        }
+        if nameless {
+            // The files are used in turn, so its use is the one before the other's, or the one after.
+            replay.unknown_loss = Some(read.first().map_or(u64::MAX, |file| file.stamp.sequence + 1));
         }
         read.sort_by_key(|file| file.stamp.sequence);
         let mut later: Option<Stamp> = None;
@@ -91,20 +99,19 @@ impl Replay {
     fn take(&mut self, file: File, synced: u64, believe_all: bool) {
         let is_rot = |at: u64| at < synced && !believe_all;
         let torn_at = file.gaps.iter().copied().filter(|at| !is_rot(*at)).min().unwrap_or(u64::MAX);
-        self.unknown_loss |= file.gaps.iter().any(|at| is_rot(*at));
+        if file.gaps.iter().any(|at| is_rot(*at)) {
+            self.unknown_loss = self.unknown_loss.max(Some(file.stamp.sequence));
+        }
         for (at, header, payload) in file.found {
             if at >= torn_at {
                 return;
             }
-            let owed = self.owed.entry(header.segment).or_default();
+            let owed = self.owed.entry(header.segment).or_default().entry(header.nonce).or_default();
             match payload {
-                Some(bytes) => {
-                    owed.patches.push(Patch { nonce: header.nonce, position: header.position, bytes })
-                }
+                Some(bytes) => owed.patches.push(Patch { position: header.position, bytes }),
                 None if is_rot(at) => {
                     let end = header.position + u64::from(header.payload_len);
-                    let furthest = owed.must_reach.entry(header.nonce).or_insert(end);
-                    *furthest = end.max(*furthest);
+                    owed.must_reach = owed.must_reach.max(end);
                 }
                 None => return,
             }

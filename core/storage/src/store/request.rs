@@ -152,10 +152,27 @@ pub struct Extent {
     pub bytes: u64,
     /// Highest epoch it has durably accepted.
     pub epoch: Epoch,
-    /// When the last batch was appended; `None` when the log has not been looked at since the start.
+    /// When the last batch was appended, or when the copy was sealed, which is not earlier; `None` when the log of a
+    /// copy that is not sealed has not been looked at since the start.
     pub last_append: Option<WallTime>,
     /// Its state.
     pub state: State,
+}
+
+/// What there is of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is being made, and may come to nothing.
+    Creating,
+    /// It is there. Of an unsealed copy that has not been opened since the start, the extent's end is only what
+    /// its `copy.meta` last recorded.
+    Here(Extent),
+    /// Its `copy.meta` could not be read yet; it is tried again.
+    Unread,
+    /// Its `copy.meta` is damaged or of a later format: it is left alone, and no request succeeds.
+    Unreadable,
+    /// It is being removed, or its removal began and failed; asking again goes on.
+    Deleting,
 }
 
 /// What may be done with a copy.
@@ -344,13 +361,24 @@ pub enum Notice {
         /// The cause, for people.
         detail: String,
     },
-    /// A directory bears the name of a copy, but its `copy.meta` is damaged or of a later format: the copy is
-    /// out of service and its bytes are left alone.
+    /// A directory bears the name of a copy, but its `copy.meta` is damaged or of a later format, or cannot be
+    /// read: the copy is out of service and its bytes are left alone. Only in the last case is it read again.
     MetaUnreadable {
         /// Which copy.
         segment: SegmentId,
         /// What is wrong, for people.
         detail: String,
+    },
+    /// A `copy.meta` that could not be read before has been read: the copy is back.
+    MetaRead {
+        /// Which copy.
+        segment: SegmentId,
+    },
+    /// The start removed directories that creations or removals had left half-made. Nobody was ever told of the
+    /// copies they were for, or their removal was asked for.
+    HalfMadeRemoved {
+        /// How many.
+        directories: usize,
     },
     /// An index file was not usable and is rebuilt from the log.
     IndexRebuilt {

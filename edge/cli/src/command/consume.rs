@@ -3,27 +3,24 @@
 //! A position is committed only after every record before it was written out and flushed, so whatever is
 //! killed when, a group never skips a record: at worst it gets some again.
 
-mod output;
-
-use std::io::{self, IsTerminal};
+use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bytes::Bytes;
-use client::{Client, Error, Fetch, Options, Page, Reason};
+use client::backoff::Backoff;
+use client::{Client, Error, Fetch, Options, Page};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::output::{self, Output};
 use crate::connect::{self, Connect};
 use crate::interrupt::Interrupt;
 use crate::print;
-use output::{Format, Output};
 
 /// One long poll of `--follow`.
 const WAIT_MS: u32 = 5000;
-/// Between two tries of what is settling.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// While records keep coming, positions are committed this often: each commit is a durable write.
 const COMMIT_EVERY: Duration = Duration::from_millis(200);
 /// A member that leaves does not wait longer for the answer.
@@ -53,24 +50,22 @@ pub(crate) struct Args {
     /// Start with the first record there is; the default without a group
     #[arg(long, conflicts_with_all = ["group", "member"])]
     from_beginning: bool,
-    /// How to print a record: full on a terminal, else value
-    #[arg(long, value_enum)]
-    format: Option<Format>,
-    /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
+    /// Start with the first record appended at this time or later, milliseconds since 1970
+    #[arg(long, value_name = "MS", conflicts_with_all = ["member", "from_beginning"])]
+    from_time: Option<u64>,
+    /// Skip what is there and start with what comes
+    #[arg(long, conflicts_with_all = ["member", "from_beginning", "from_time"])]
+    from_end: bool,
+    #[command(flatten)]
+    output: output::Choice,
     #[command(flatten)]
     connect: Connect,
 }
 
 impl Args {
-    fn format(&self) -> Format {
-        match self.format {
-            _ if self.json => Format::Json,
-            Some(format) => format,
-            None if io::stdout().is_terminal() => Format::Full,
-            None => Format::Value,
-        }
+    /// The time to start at, when one is named.
+    fn start_ms(&self) -> Option<u64> {
+        if self.from_end { Some(u64::MAX) } else { self.from_time }
     }
 }
 
@@ -78,28 +73,26 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.member.is_some() && args.group.is_none() {
         anyhow::bail!("--member requires --group (a member belongs to a consumer group)");
     }
-    let format = args.format();
+    let format = args.output.format();
     let options = args.connect.options(connect::CONSUMER)?;
     let client = args.connect.open_with(options.clone()).await?;
-    let mut reader = Reader::new(&args, client, Interrupt::listen());
+    let mut reader = Reader::new(&args, client, Interrupt::listen(), Backoff::new(options.seed));
     let mut output = Output::new(format, io::stdout().lock());
-    let mut result = output.heading(&args.topic, &args.connect.address(), args.group.as_deref());
-    if result.is_ok() {
-        result = reader.run(&mut output).await;
-    }
+    let group = args.group.as_ref().map_or_else(String::new, |group| format!("  group={group}"));
+    let (address, topic) = (args.connect.address(), &args.topic);
+    let heading = output.heading(&format_args!("consume  host={address}  topic={topic}{group}"));
+    let result = match heading {
+        Ok(()) => reader.run(&mut output).await,
+        Err(error) => Err(error.into()),
+    };
     reader.leave(options).await;
     match result {
         Ok(End::Done) => output.end(&format_args!("Done. consumed={}", output.written()))?,
         Ok(End::Interrupted) => output.end(&format_args!("Stopped. consumed={}", output.written()))?,
-        Err(error) if is_closed_pipe(&error) => {}
+        Err(error) if output::is_closed_pipe(&error) => {}
         Err(error) => return Err(error),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whoever reads our output has enough; nothing is wrong.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// How reading ended.
@@ -120,12 +113,13 @@ struct Reader<'a> {
     committed_at: Instant,
     /// The next page, asked for while the last one is written out.
     ahead: Option<JoinHandle<Result<Page, Error>>>,
+    backoff: Backoff,
 }
 
 impl<'a> Reader<'a> {
-    fn new(args: &'a Args, client: Client, interrupt: Interrupt) -> Self {
+    fn new(args: &'a Args, client: Client, interrupt: Interrupt, backoff: Backoff) -> Self {
         let committed_at = Instant::now();
-        Self { args, client, interrupt, cursor: None, uncommitted: None, committed_at, ahead: None }
+        Self { args, client, interrupt, cursor: None, uncommitted: None, committed_at, ahead: None, backoff }
     }
 
     async fn run(&mut self, output: &mut Output<impl io::Write>) -> anyhow::Result<End> {
@@ -141,6 +135,10 @@ impl<'a> Reader<'a> {
 
     async fn read(&mut self, output: &mut Output<impl io::Write>) -> anyhow::Result<End> {
         let mut wait_ms = 0;
+        if let Some(at_ms) = self.args.start_ms() {
+            let sought = self.client.seek_time(&self.args.topic, at_ms).await;
+            self.cursor = Some(sought.map_err(|error| self.args.connect.explain(error))?);
+        }
         loop {
             let Some(max) = self.wanted(output.written()) else { return Ok(End::Done) };
             let Some(page) = self.next(max, wait_ms).await? else { return Ok(End::Interrupted) };
@@ -197,7 +195,7 @@ impl<'a> Reader<'a> {
         }
         if let Some(max) = self.wanted(written) {
             let (client, fetch) = (self.client.clone(), self.fetch(max, 0));
-            self.ahead = Some(tokio::spawn(async move { client.fetch(fetch).await }));
+            self.ahead = Some(tokio::spawn(async move { client.read(fetch).await }));
         }
     }
 
@@ -220,7 +218,7 @@ impl<'a> Reader<'a> {
             let asked = async {
                 match ahead {
                     Some(page) => page.await.unwrap_or(Err(Error::Closed)),
-                    None => self.client.fetch(self.fetch(max, wait_ms)).await,
+                    None => self.client.read(self.fetch(max, wait_ms)).await,
                 }
             };
             let mut interrupt = self.interrupt.clone();
@@ -229,28 +227,43 @@ impl<'a> Reader<'a> {
                 () = interrupt.wait() => return Ok(None),
             };
             match page {
-                Ok(page) => return Ok(Some(page)),
-                Err(Error::Refused(Reason::NotOwner)) if self.args.member.is_some() => settle_pause().await,
-                Err(error) => return Err(self.args.connect.explain(error)),
+                Ok(page) => {
+                    self.backoff.reset();
+                    return Ok(Some(page));
+                }
+                Err(error) => self.pause(error).await?,
             }
         }
     }
 
     /// Commits the position after what was written out. Flush first.
     async fn commit(&mut self) -> anyhow::Result<()> {
-        let (Some(cursor), Some(group)) = (&self.uncommitted, &self.args.group) else { return Ok(()) };
+        let args = self.args;
+        let (Some(cursor), Some(group)) = (self.uncommitted.clone(), &args.group) else { return Ok(()) };
         loop {
             match self.client.commit(&self.args.topic, group.as_bytes(), cursor.clone()).await {
                 Ok(()) => break,
-                Err(Error::Refused(Reason::Migrating)) => settle_pause().await,
                 Err(error) => {
-                    self.uncommitted = None;
-                    return Err(self.args.connect.explain(error)).context("cannot commit");
+                    if let Err(error) = self.pause(error).await {
+                        self.uncommitted = None;
+                        return Err(error).context("cannot commit");
+                    }
                 }
             }
         }
+        self.backoff.reset();
         self.uncommitted = None;
         self.committed_at = Instant::now();
+        Ok(())
+    }
+
+    /// Waits before another try of what passes by itself; everything else comes back as people see it.
+    async fn pause(&mut self, error: Error) -> anyhow::Result<()> {
+        let Some(pause) = error.reason().and_then(|reason| self.backoff.pause_after(reason)) else {
+            return Err(self.args.connect.explain(error));
+        };
+        print::note(&"~");
+        sleep(pause).await;
         Ok(())
     }
 
@@ -266,9 +279,4 @@ impl<'a> Reader<'a> {
         };
         let _ = timeout(LEAVE_WAIT, leave).await;
     }
-}
-
-async fn settle_pause() {
-    print::note(&"~");
-    sleep(RETRY_PAUSE).await;
 }

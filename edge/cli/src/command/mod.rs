@@ -1,10 +1,20 @@
 //! One file for each command.
 
+mod acl;
+mod completions;
+#[cfg(feature = "server")]
+mod config;
 mod consume;
+mod group;
+mod loadtest;
+mod output;
 mod produce;
+mod range;
 #[cfg(feature = "server")]
 mod server;
+mod subscribe;
 mod topic;
+mod user;
 
 use std::process::ExitCode;
 
@@ -20,9 +30,31 @@ pub(crate) enum Command {
     Produce(produce::Args),
     /// Read records
     Consume(consume::Args),
+    /// Have records pushed as they come
+    Subscribe(subscribe::Args),
     /// Manage topics
     #[command(subcommand)]
     Topic(topic::Command),
+    /// Look at, split and merge the ranges of a topic
+    #[command(subcommand)]
+    Range(range::Command),
+    /// Look at consumer groups
+    #[command(subcommand)]
+    Group(group::Command),
+    /// Manage users
+    #[command(subcommand)]
+    User(user::Command),
+    /// Manage what users may do with which topics
+    #[command(subcommand)]
+    Acl(acl::Command),
+    /// Put load on a broker, and check that what it acknowledged is there
+    Loadtest(Box<loadtest::Args>),
+    /// Check and show a broker's settings
+    #[cfg(feature = "server")]
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Print a script that completes commands in a shell
+    Completions(completions::Args),
 }
 
 impl Command {
@@ -33,17 +65,29 @@ impl Command {
             Self::Server(args) => server::run(args),
             Self::Produce(args) => client_command(produce::run(args)),
             Self::Consume(args) => client_command(consume::run(args)),
+            Self::Subscribe(args) => client_command(subscribe::run(args)),
             Self::Topic(command) => client_command(topic::run(command)),
+            Self::Range(command) => client_command(range::run(command)),
+            Self::Group(command) => client_command(group::run(command)),
+            Self::User(command) => client_command(user::run(command)),
+            Self::Acl(command) => client_command(acl::run(command)),
+            Self::Loadtest(args) => client_command(loadtest::run(*args)),
+            #[cfg(feature = "server")]
+            Self::Config(command) => finish(config::run(command)),
+            Self::Completions(args) => finish(completions::run(&args)),
         }
     }
 }
 
 fn client_command(command: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let result = match runtime {
+    finish(match runtime {
         Ok(runtime) => runtime.block_on(command),
         Err(error) => Err(error.into()),
-    };
+    })
+}
+
+fn finish(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
         crate::print::error(&error);
         ExitCode::FAILURE

@@ -23,8 +23,9 @@ use crate::print;
 const LINGER: Duration = Duration::from_millis(5);
 /// Between two records of `--continuous`.
 const CONTINUOUS_PAUSE: Duration = Duration::from_secs(1);
-/// Bytes of a produce request beside its records and its topic's name: envelope, string head, count.
-const OVERHEAD_BYTES: usize = 6 + 5 + 4;
+/// Bytes of a produce request beside its records and its topic's name: envelope, string head, flags,
+/// checksum, count.
+const OVERHEAD_BYTES: usize = 6 + 5 + 1 + 4 + 4;
 
 /// What to append.
 #[derive(Debug, clap::Args)]
@@ -300,11 +301,13 @@ async fn continuous(args: &Args, client: &Client, mut interrupt: Interrupt) -> a
         match produced {
             Ok(_) => {
                 appended += 1;
-                print::line(&format_args!("✓ [{n}]  {}", sample::iso_8601(now())))?;
+                let mark = print::Style::Good.on_stdout("✓");
+                print::line(&format_args!("{mark} [{n}]  {}", sample::iso_8601(now())))?;
             }
             Err(error) => {
                 errors += 1;
-                print::line(&format_args!("✗ [{n}] {error}"))?;
+                let mark = print::Style::Bad.on_stdout("✗");
+                print::line(&format_args!("{mark} [{n}] {error}"))?;
             }
         }
         tokio::select! {

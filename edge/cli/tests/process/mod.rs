@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod raw;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -52,14 +54,21 @@ impl Place {
     }
 
     fn command(&self) -> Command {
+        self.command_of(&["server"])
+    }
+
+    /// The program with this place's settings in its environment.
+    pub(crate) fn command_of(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_malachi"));
-        command.arg("server").stdin(Stdio::null());
+        command.args(arguments).stdin(Stdio::null());
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MALACHI_")) {
             command.env_remove(name);
         }
         command
             .env_remove("RUST_LOG")
             .env("MALACHI_CONFIG_ENV", "test")
+            // A test logs in more often than people do.
+            .env("MALACHI_AUTH_RATE_LIMIT", "100000")
             .env("MALACHI_TCP_PORT", self.port.to_string())
             .env("MALACHI_DASHBOARD_PORT", self.dashboard.to_string())
             .env("MALACHI_LOG_DATA_DIR", self.log_dir())
@@ -96,9 +105,15 @@ impl Place {
 
     /// The whole answer to a GET on the dashboard's port.
     pub(crate) fn http(&self, path: &str) -> Option<String> {
+        self.http_with(path, "")
+    }
+
+    /// The same with further headers, a line each.
+    pub(crate) fn http_with(&self, path: &str, headers: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.dashboard)).ok()?;
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n")
+            .ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         Some(answer)
@@ -127,8 +142,12 @@ impl Broker {
     }
 
     pub(crate) fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {

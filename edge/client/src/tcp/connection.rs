@@ -5,17 +5,19 @@
 //! every later request that names the ended session, because requests sent one after another must not
 //! overtake a lost one on a new connection. A connection that was idle is replaced without anybody noticing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
+use wire::response::Hello;
 use wire::{Request, Response};
 
 use super::Options;
 use super::socket::Socket;
 use crate::Error;
+use crate::link::Received;
 
 /// An idle connection is given up after this long: brokers close them after 30 s, and a request sent into
 /// that close would be lost.
@@ -57,6 +59,7 @@ pub(super) struct Connection {
     commands: mpsc::Sender<Command>,
     /// Counts connections lost with work on them.
     session: Arc<AtomicU64>,
+    hello: Arc<Mutex<Option<Hello>>>,
 }
 
 /// An answer that will come.
@@ -68,9 +71,27 @@ impl Connection {
         let socket = Socket::open(&options).await?;
         let (commands, receiver) = mpsc::channel(options.in_flight_max.max(1));
         let session = Arc::new(AtomicU64::new(0));
-        let task = Task { options, commands: receiver, session: Arc::clone(&session), lost: Error::Closed };
+        let hello = Arc::new(Mutex::new(socket.hello.clone()));
+        let task = Task {
+            options,
+            commands: receiver,
+            session: Arc::clone(&session),
+            hello: Arc::clone(&hello),
+            lost: Error::Closed,
+        };
         tokio::spawn(task.run(Some(socket)));
-        Ok(Self { commands, session })
+        Ok(Self { commands, session, hello })
+    }
+
+    /// What the broker of the newest connection said of itself.
+    pub(super) fn hello(&self) -> Option<Hello> {
+        self.hello.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether it has all of these features.
+    pub(super) fn has(&self, features: u64) -> bool {
+        let hello = self.hello.lock().unwrap_or_else(PoisonError::into_inner);
+        hello.as_ref().is_some_and(|hello| hello.features & features == features)
     }
 
     /// Which connection requests go to now, as far as losses with work on them are known.
@@ -92,6 +113,7 @@ struct Task {
     options: Options,
     commands: mpsc::Receiver<Command>,
     session: Arc<AtomicU64>,
+    hello: Arc<Mutex<Option<Hello>>>,
     /// Why the last session was lost.
     lost: Error,
 }
@@ -176,6 +198,7 @@ impl Task {
         }
         match Socket::open(&self.options).await {
             Ok(mut socket) => {
+                *self.hello.lock().unwrap_or_else(PoisonError::into_inner) = socket.hello.clone();
                 socket.link.send(&command.request, command.ticket);
                 Some(socket)
             }
@@ -206,8 +229,13 @@ impl Task {
 /// Hands out the answers that have arrived; whether there were any.
 fn settle(socket: &mut Socket) -> Result<bool, Error> {
     let mut any = false;
-    while let Some((ticket, response)) = socket.link.receive()? {
-        ticket.settle(Ok(response));
+    while let Some(received) = socket.link.receive()? {
+        match received {
+            Received::Answer(ticket, response) => ticket.settle(Ok(response)),
+            Received::Push(_) | Received::Ended(..) | Received::AckRefused(..) => {
+                unreachable!("streams have connections of their own")
+            }
+        }
         any = true;
     }
     Ok(any)

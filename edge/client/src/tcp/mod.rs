@@ -1,13 +1,23 @@
 //! The client over TCP: one connection, any number of requests in flight on it.
 
+mod admin;
 mod client;
 mod connection;
+mod consumer;
+mod outbox;
 mod producer;
 mod socket;
+mod stream;
+mod subscription;
 
 pub use client::Client;
+pub use consumer::{Consumer, ConsumerBuilder};
+pub use outbox::{Outbox, OutboxOptions, Receipt};
 pub use producer::{Producer, Progress};
+pub use subscription::{Push, Subscription, SubscriptionBuilder};
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use types::limits;
@@ -21,10 +31,19 @@ pub struct Options {
     pub user: String,
     /// Its password, sent in clear over this connection.
     pub password: String,
+    /// What the client calls itself, for the broker's logs.
+    pub name: String,
     /// Longest time to connect and authenticate.
     pub connect_timeout: Duration,
     /// Longest time for an answer, on top of what a fetch itself waits.
     pub request_timeout: Duration,
+    /// How long a consumer or a subscription that lost its connection tries to get a new one before it
+    /// reports the loss; zero reports it at once. Requests on a [`Client`] always report it.
+    pub reconnect_for: Duration,
+    /// Seed of the jitter between such tries; drawn anew for each `Options`.
+    pub seed: u64,
+    /// Whether records travel with checksums, both ways, when the broker can. Costs one pass over them.
+    pub checksums: bool,
     /// Requests in flight before the next one waits, at least 1.
     pub in_flight_max: usize,
     /// Largest frame taken from the broker, and largest request sent, bytes.
@@ -39,8 +58,13 @@ impl Options {
             address: address.into(),
             user: user.into(),
             password: password.into(),
+            name: concat!("malachi-rust/", env!("CARGO_PKG_VERSION")).to_owned(),
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
+            reconnect_for: Duration::from_secs(30),
+            // The standard library seeds each of these from the operating system.
+            seed: RandomState::new().build_hasher().finish(),
+            checksums: true,
             in_flight_max: 256,
             frame_bytes_max: limits::FRAME_BYTES_MAX,
         }

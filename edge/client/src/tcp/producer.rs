@@ -10,19 +10,18 @@
 //!   never sees that.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::sleep;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout_at};
 use wire::request::Produce;
 use wire::{Effect, Reason};
 
 use super::Client;
+use super::client::{payload, stored};
 use super::connection::{Pending, Session};
+use crate::backoff::Backoff;
 use crate::{Batch, Error};
-
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
-const BACK_OFF_MAX: Duration = Duration::from_secs(5);
 
 /// Where a producer's records are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,18 +49,51 @@ pub struct Producer {
     progress: Progress,
     gap: bool,
     failed: Option<Error>,
+    backoff: Backoff,
     on_retry: Box<dyn FnMut(Reason) + Send>,
 }
 
+/// Who wants to know what became of a batch: one for each of its records, or nobody.
+pub(super) type Receipts = Vec<oneshot::Sender<Result<(), Error>>>;
+
 struct InFlight {
     produce: Produce,
-    pending: Result<Pending, Error>,
+    receipts: Receipts,
+    answer: Answer,
+}
+
+enum Answer {
+    Awaited { pending: Pending, until: Instant },
+    Known(Result<u32, Error>),
+}
+
+impl Answer {
+    /// Waits until it is known. Cancelling loses nothing.
+    async fn arrive(&mut self) {
+        if let Self::Awaited { pending, until } = self {
+            let answer = match timeout_at(*until, pending).await {
+                // A task that is gone has answered nothing.
+                Ok(answer) => answer.unwrap_or(Err(Error::Closed)),
+                Err(_) => Err(Error::TimedOut),
+            };
+            *self = Self::Known(answer.and_then(payload).and_then(stored));
+        }
+    }
+
+    async fn known(mut self) -> Result<u32, Error> {
+        self.arrive().await;
+        match self {
+            Self::Known(result) => result,
+            Self::Awaited { .. } => unreachable!("it has arrived"),
+        }
+    }
 }
 
 impl Producer {
     pub(super) fn new(client: Client, topic: &str, in_flight_max: usize) -> Self {
         Self {
             session: client.session(),
+            backoff: Backoff::new(client.options().seed),
             client,
             topic: Bytes::copy_from_slice(topic.as_bytes()),
             in_flight_max: in_flight_max.max(1),
@@ -90,13 +122,45 @@ impl Producer {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        while self.in_flight.len() >= self.in_flight_max {
+        while !self.has_room() {
             self.settle_front().await?;
         }
-        let produce = batch.into_produce(Some(self.topic.clone()));
-        let pending = self.client.submit_produce(produce.clone(), self.session).await;
-        self.in_flight.push_back(InFlight { produce, pending });
+        self.start(batch, Receipts::new()).await;
         Ok(())
+    }
+
+    /// Whether another batch may be under way.
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight.len() < self.in_flight_max
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// Sends a batch whether there is room or not.
+    pub(super) async fn start(&mut self, batch: Batch, receipts: Receipts) {
+        let produce = batch.into_produce(Some(self.topic.clone()));
+        let answer = self.submit(produce.clone()).await;
+        self.in_flight.push_back(InFlight { produce, receipts, answer });
+    }
+
+    async fn submit(&mut self, produce: Produce) -> Answer {
+        let until = Instant::now() + self.client.options().request_timeout;
+        match self.client.submit_produce(produce, self.session).await {
+            Ok(pending) => Answer::Awaited { pending, until },
+            Err(error) => Answer::Known(Err(error)),
+        }
+    }
+
+    /// Waits until the first batch under way is answered; [`settle_front`](Self::settle_front) then goes on
+    /// at once. Cancelling loses nothing. Waits for ever when nothing is under way.
+    pub(super) async fn front_answered(&mut self) {
+        match self.in_flight.front_mut() {
+            Some(front) => front.answer.arrive().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Waits until everything under way is settled.
@@ -110,19 +174,17 @@ impl Producer {
         Ok(())
     }
 
-    async fn settle_front(&mut self) -> Result<(), Error> {
-        let Some(InFlight { produce, pending }) = self.in_flight.pop_front() else { return Ok(()) };
-        match self.outcome(pending).await {
+    /// Waits for the first batch under way, and sends again what may be. Not to be cancelled.
+    pub(super) async fn settle_front(&mut self) -> Result<(), Error> {
+        let Some(InFlight { produce, receipts, answer }) = self.in_flight.pop_front() else { return Ok(()) };
+        match answer.known().await {
             Ok(count) => {
                 self.count_stored(count, false);
+                acknowledge(receipts, &Ok(()));
                 Ok(())
             }
-            Err(error) => self.recover(produce, error).await,
+            Err(error) => self.recover(Refused { produce, receipts, error }).await,
         }
-    }
-
-    async fn outcome(&self, pending: Result<Pending, Error>) -> Result<u32, Error> {
-        self.client.stored(pending?).await
     }
 
     fn count_stored(&mut self, count: u32, overtaken: bool) {
@@ -136,44 +198,34 @@ impl Producer {
     }
 
     /// Settles everything under way, then sends again what may be.
-    async fn recover(&mut self, produce: Produce, error: Error) -> Result<(), Error> {
+    async fn recover(&mut self, first: Refused) -> Result<(), Error> {
         // Later successes are not in front until the gap is filled.
         let mut behind = 0;
-        let mut refused = VecDeque::from([(produce, error)]);
+        let mut refused = VecDeque::from([first]);
         self.gap = true;
-        while let Some(InFlight { produce, pending }) = self.in_flight.pop_front() {
-            match self.outcome(pending).await {
+        while let Some(InFlight { produce, receipts, answer }) = self.in_flight.pop_front() {
+            match answer.known().await {
                 Ok(count) => {
                     self.count_stored(count, true);
+                    acknowledge(receipts, &Ok(()));
                     behind += u64::from(count);
                 }
-                Err(error) => refused.push_back((produce, error)),
+                Err(error) => refused.push_back(Refused { produce, receipts, error }),
             }
         }
-        if let Some((_, error)) = refused.iter().find(|(_, error)| again(error).is_none()) {
-            let error = error.clone();
+        let mut judge = self.backoff.clone();
+        let hopeless = refused.iter().find(|batch| pause(&batch.error, &mut judge).is_none());
+        if let Some(error) = hopeless.map(|batch| batch.error.clone()) {
             return Err(self.fail(refused, error));
         }
-        while let Some((produce, mut error)) = refused.pop_front() {
-            let mut pause = RETRY_PAUSE;
-            loop {
-                let Some(reason) = again(&error) else {
-                    let cause = error.clone();
-                    refused.push_front((produce, error));
-                    return Err(self.fail(refused, cause));
-                };
-                (self.on_retry)(reason);
-                sleep(pause).await;
-                pause = next_pause(reason, pause);
-                let pending = self.client.submit_produce(produce.clone(), self.session).await;
-                match self.outcome(pending).await {
-                    Ok(count) => {
-                        self.count_stored(count, false);
-                        // The first refused batches close the gap as they are stored, in order.
-                        self.progress.stored_in_front += u64::from(count);
-                        break;
-                    }
-                    Err(next) => error = next,
+        while let Some(batch) = refused.pop_front() {
+            match self.send_again(batch).await {
+                // The first refused batches close the gap as they are stored, in order.
+                Ok(count) => self.progress.stored_in_front += u64::from(count),
+                Err(batch) => {
+                    let error = batch.error.clone();
+                    refused.push_front(*batch);
+                    return Err(self.fail(refused, error));
                 }
             }
         }
@@ -182,23 +234,56 @@ impl Producer {
         Ok(())
     }
 
-    fn fail(&mut self, failed: VecDeque<(Produce, Error)>, error: Error) -> Error {
-        for (produce, error) in failed {
+    /// Sends one batch until it is stored, or failed for good.
+    async fn send_again(&mut self, mut batch: Refused) -> Result<u32, Box<Refused>> {
+        loop {
+            let Some((reason, pause)) = pause(&batch.error, &mut self.backoff) else {
+                return Err(Box::new(batch));
+            };
+            (self.on_retry)(reason);
+            sleep(pause).await;
+            match self.submit(batch.produce.clone()).await.known().await {
+                Ok(count) => {
+                    self.backoff.reset();
+                    self.count_stored(count, false);
+                    acknowledge(batch.receipts, &Ok(()));
+                    return Ok(count);
+                }
+                Err(error) => batch.error = error,
+            }
+        }
+    }
+
+    fn fail(&mut self, failed: VecDeque<Refused>, error: Error) -> Error {
+        for Refused { produce, receipts, error } in failed {
             match error.effect() {
                 Effect::None => self.progress.refused += u64::from(produce.count),
                 Effect::Unknown => self.progress.unknown += u64::from(produce.count),
             }
+            acknowledge(receipts, &Err(error));
         }
         self.failed = Some(error.clone());
         error
     }
 }
 
-/// The reasons a batch is sent again for: routing is settling, or the broker had no room.
-fn again(error: &Error) -> Option<Reason> {
-    error.reason().filter(|reason| matches!(reason, Reason::Migrating | Reason::Overloaded))
+/// A batch that was not stored, or perhaps not.
+struct Refused {
+    produce: Produce,
+    receipts: Receipts,
+    error: Error,
 }
 
-fn next_pause(reason: Reason, pause: Duration) -> Duration {
-    if reason == Reason::Overloaded { (pause * 2).min(BACK_OFF_MAX) } else { RETRY_PAUSE }
+/// When a batch is sent again, and what for: only when certainly nothing of it was stored, or routing
+/// settles.
+fn pause(error: &Error, backoff: &mut Backoff) -> Option<(Reason, std::time::Duration)> {
+    let reason = error.reason()?;
+    backoff.pause_after(reason).map(|pause| (reason, pause))
+}
+
+fn acknowledge(receipts: Receipts, result: &Result<(), Error>) {
+    for receipt in receipts {
+        // Whoever dropped its end does not want to know.
+        let _ = receipt.send(result.clone());
+    }
 }

@@ -9,12 +9,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
-use wire::{Request, Response, frame};
+use wire::response::Hello;
+use wire::{Payload, Request, Response, features, frame};
 
 use super::Options;
 use super::connection::Ticket;
 use crate::Error;
-use crate::link::Link;
+use crate::link::{Link, Received};
 
 /// Room made for one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -28,6 +29,8 @@ pub(super) struct Socket {
     read: OwnedReadHalf,
     write: OwnedWriteHalf,
     pub(super) link: Link<Ticket>,
+    /// What the broker said of itself; `None` when it is too old to.
+    pub(super) hello: Option<Hello>,
 }
 
 impl Socket {
@@ -44,21 +47,53 @@ impl Socket {
         let stream = TcpStream::connect(&options.address).await.map_err(unconnected)?;
         stream.set_nodelay(true).map_err(unconnected)?;
         let (read, write) = stream.into_split();
-        let mut socket = Self { read, write, link: Link::new(options.frame_bytes_max) };
+        let mut socket = Self { read, write, link: Link::new(options.frame_bytes_max), hello: None };
         socket.authenticate(options).await?;
+        socket.hello = socket.greet(options).await?;
         Ok(socket)
     }
 
     async fn authenticate(&mut self, options: &Options) -> Result<(), Error> {
-        let string = |text: &str| Some(Bytes::copy_from_slice(text.as_bytes()));
-        let request = Request::Auth { username: string(&options.user), password: string(&options.password) };
-        self.link.send(&request, Ticket::none());
+        let (username, password) = (string(&options.user), string(&options.password));
+        let response = self.ask(&Request::Auth { username, password }).await?;
+        super::client::payload(response).map(|_| ())
+    }
+
+    /// A broker that does not know the operation says so and goes on.
+    async fn greet(&mut self, options: &Options) -> Result<Option<Hello>, Error> {
+        let hello = Request::Hello { client: string(&options.name), features: features::BATCHES };
+        match self.ask(&hello).await? {
+            Response::Ok(Payload::Hello(hello)) => Ok(Some(hello)),
+            Response::Ok(_) | Response::Error(_) | Response::UnknownError(_) => Ok(None),
+        }
+    }
+
+    /// One request and its answer, on a connection that carries nothing else.
+    async fn ask(&mut self, request: &Request) -> Result<Response, Error> {
+        self.link.send(request, Ticket::none());
         loop {
             let moved = self.transfer().await;
             match self.link.receive()? {
                 None => moved?,
-                Some((_, Response::Ok(_))) => return Ok(()),
-                Some((_, response)) => return super::client::payload(response).map(|_| ()),
+                Some(Received::Answer(_, response)) => return Ok(response),
+                Some(Received::Push(_) | Received::Ended(..) | Received::AckRefused(..)) => {
+                    unreachable!("no stream was asked for")
+                }
+            }
+        }
+    }
+
+    /// Sends what is still to be sent, says that nothing more comes, and reads until the broker closes: it
+    /// has then seen everything. Whoever calls bounds the time.
+    pub(super) async fn close(mut self) {
+        let (outgoing, _) = self.link.buffers();
+        if self.write.write_all_buf(outgoing).await.is_err() || self.write.shutdown().await.is_err() {
+            return;
+        }
+        loop {
+            self.link.incoming().clear();
+            if !matches!(self.read.read_buf(self.link.incoming()).await, Ok(1..)) {
+                return;
             }
         }
     }
@@ -95,4 +130,8 @@ impl Socket {
         // Whatever came within the time is looked at, so running out of it is no failure.
         let _ = timeout(LAST_WORD, read_on).await;
     }
+}
+
+fn string(text: &str) -> wire::Str {
+    Some(Bytes::copy_from_slice(text.as_bytes()))
 }

@@ -1,281 +1,122 @@
-//! One client connection, from its first byte to its last.
+//! One client connection after its login, to its last byte.
 //!
 //! Owns the connection's states, timers and buffers, and the order of its requests: produce requests overlap
 //! with one another, everything else runs alone, so each request finds what the ones before it did. Frames
 //! that nobody can work on yet stay in the buffer, and a full buffer is not read into: that is the back
 //! pressure.
 //!
+//! ```text
+//! requests ──(subscribe accepted)──▶ streaming: acknowledgements in, pushes out, no idle timeout
+//! ```
+//!
 //! Invariants:
 //! - at most one frame is in work that is not a produce request, and then nothing else is;
 //! - an answer is written whole, or the connection closes;
-//! - whatever ends the task, the core hears that the connection is gone.
+//! - the core is told of a push once it was written, so at most one waits here.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::time::Duration;
 
-use broker::{ConnectionId, Event, Reply, Request, RequestId, Session};
+use broker::{Event, Form, Request, RequestId, Session};
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout, timeout_at};
-use types::limits;
+use tokio::io::AsyncReadExt;
+use tokio::sync::watch;
+use tokio::time::Instant;
 use wire::frame::{self, PREFIX_BYTES};
 use wire::request::Envelope;
-use wire::{ApiKey, Gather, Payload, Reason, Response};
+use wire::{ApiKey, Gather, Reason, Response};
 
-use super::{Shared, stopped, translate};
-use crate::driver::{Answer, Core};
-use crate::identity;
+use super::in_work::{IN_FLIGHT_MAX, InWork, Slot, Then};
+use super::socket::{self, READ_BYTES_MIN, Socket};
+use super::translate::{self, Ask};
+use super::welcome::{self, Guest};
+use super::{Shared, stopped};
+use crate::line::Line;
+use crate::metrics::{Doing, Held};
 
-/// Produce requests of one connection that may wait for their sync.
-const IN_FLIGHT_MAX: usize = 1024;
-/// Bytes of produce requests of one connection that may wait for their sync; one may exceed it alone.
-const IN_FLIGHT_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Least room for reading.
-const READ_BYTES_MIN: usize = 16 * 1024;
 /// Most room made in one go for a frame that was announced: a claim until its bytes arrive.
 const READ_BYTES_MAX: usize = 1024 * 1024;
 /// Unread frames kept while requests are in work, so that a close is noticed.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
-/// How long the peer may take to read a last word before the connection is torn down.
-const LINGER: Duration = Duration::from_secs(1);
-
-/// Writes one unasked refusal and closes.
-pub(super) async fn refuse(mut stream: TcpStream, reason: Reason, send_timeout: Duration) {
-    let mut out = Gather::new();
-    Response::Error(reason).encode(0, &mut out);
-    if let Ok(Ok(())) = timeout(send_timeout, stream.write_all_buf(&mut out)).await {
-        drain(&mut stream).await;
-    }
-}
 
 /// Serves a connection until it ends.
-pub(super) async fn run(
-    stream: TcpStream,
-    client: IpAddr,
-    id: ConnectionId,
-    shared: &Shared,
-    stop: watch::Receiver<bool>,
-) {
-    drop(stream.set_nodelay(true));
-    let mut unauthenticated =
-        Unauthenticated { stream, buffer: BytesMut::with_capacity(READ_BYTES_MIN), shared };
-    let Some((session, out)) = unauthenticated.authenticate(client, stop.clone()).await else { return };
-    let Unauthenticated { stream, buffer, .. } = unauthenticated;
-    let (answers, inbox) = mpsc::channel(IN_FLIGHT_MAX + 1);
-    if !shared.core.connect(id, answers).await {
-        return;
-    }
+pub(super) async fn run(socket: Socket, client: IpAddr, shared: &Shared, stop: watch::Receiver<bool>) {
+    let waiting = shared.metrics.hold(Doing::Welcome);
+    let Some(guest) = welcome::receive(socket, client, shared, stop.clone()).await else { return };
+    drop(waiting);
+    let Guest { socket, buffer, line, session, out } = guest;
     let connection = Connection {
-        stream,
-        id,
+        socket,
+        in_work: InWork::starting_at(line.next),
+        line,
         session,
-        core: &shared.core,
         shared,
         buffer,
         out,
-        inbox,
-        in_work: InWork::default(),
+        events: Vec::new(),
         next: None,
         input: Input::Open,
+        arrived: Instant::now(),
+        now: Instant::now(),
+        stream: None,
+        revoked: false,
+        doing: shared.metrics.hold(Doing::Serving),
     };
     connection.serve(stop).await;
-    shared.core.send(Event::Gone(id)).await;
-}
-
-/// A connection nobody has logged in on.
-struct Unauthenticated<'a> {
-    stream: TcpStream,
-    buffer: BytesMut,
-    shared: &'a Shared,
-}
-
-impl Unauthenticated<'_> {
-    /// Waits for the one frame that may come first; `None` when the connection is over. The answer is not
-    /// written yet.
-    async fn authenticate(
-        &mut self,
-        client: IpAddr,
-        mut stop: watch::Receiver<bool>,
-    ) -> Option<(Session, Gather)> {
-        let deadline = Instant::now() + self.shared.limits.auth_timeout;
-        let limit = self.shared.limits.frame_bytes_max.min(limits::FRAME_BYTES_UNAUTHENTICATED_MAX);
-        let body = loop {
-            match frame::take(&mut self.buffer, limit) {
-                Ok(Some(body)) => break body,
-                Ok(None) => {}
-                Err(_) => return self.close(0, Reason::FrameTooLarge).await,
-            }
-            self.buffer.reserve(READ_BYTES_MIN);
-            let read = tokio::select! {
-                read = timeout_at(deadline, self.stream.read_buf(&mut self.buffer)) => read,
-                () = stopped(&mut stop) => return self.close(0, Reason::ServerShutdown).await,
-            };
-            match read {
-                Ok(Ok(read)) if read > 0 => {}
-                // The deadline passed, or the peer left: nothing is said.
-                Ok(_) | Err(_) => return None,
-            }
-        };
-        let Some((envelope, payload)) = Envelope::split(body) else {
-            return self.close(0, Reason::AuthRequired).await;
-        };
-        let correlation_id = envelope.correlation_id;
-        let Some(key) = ApiKey::from_number(envelope.api_key).filter(|key| key.authenticates()) else {
-            return self.close(correlation_id, Reason::AuthRequired).await;
-        };
-        let reason = match wire::Request::decode(key, payload) {
-            Ok(wire::Request::Auth { username, password }) => {
-                match self.shared.users.verify(username.as_deref(), password.as_deref()) {
-                    Some(session) => return self.welcome(session, correlation_id, client).await,
-                    None => Reason::InvalidCredentials,
-                }
-            }
-            Ok(wire::Request::MtlsAuth) => Reason::MtlsAuthDisabled,
-            Ok(_) => Reason::OidcAuthDisabled,
-            Err(_) => return self.close(0, Reason::AuthRequired).await,
-        };
-        tracing::info!(%client, reason = reason.as_str(), "authentication failed");
-        self.close(correlation_id, reason).await
-    }
-
-    async fn welcome(
-        &mut self,
-        session: Session,
-        correlation_id: u32,
-        client: IpAddr,
-    ) -> Option<(Session, Gather)> {
-        let Ok(token) = identity::token() else {
-            return self.close(correlation_id, Reason::InternalError).await;
-        };
-        tracing::debug!(%client, user = &*session.user, "authenticated");
-        let mut out = Gather::new();
-        Response::Ok(Payload::Token(token.into())).encode(correlation_id, &mut out);
-        Some((session, out))
-    }
-
-    /// One last word; nothing is left to serve.
-    async fn close<T>(&mut self, correlation_id: u32, reason: Reason) -> Option<T> {
-        let mut out = Gather::new();
-        Response::Error(reason).encode(correlation_id, &mut out);
-        let written = timeout(self.shared.limits.send_timeout, self.stream.write_all_buf(&mut out)).await;
-        if let Ok(Ok(())) = written {
-            drain(&mut self.stream).await;
-        }
-        None
-    }
-}
-
-/// Lets the peer read the last word before the socket is dropped: one closed with unread input takes it back.
-async fn drain(stream: &mut TcpStream) {
-    let rest = async {
-        stream.shutdown().await?;
-        let mut sink = BytesMut::with_capacity(READ_BYTES_MIN);
-        while stream.read_buf(&mut sink).await? > 0 {
-            sink.clear();
-        }
-        std::io::Result::Ok(())
-    };
-    drop(timeout(LINGER, rest).await);
 }
 
 /// A connection that serves requests.
-struct Connection<'a> {
-    stream: TcpStream,
-    id: ConnectionId,
-    session: Session,
-    core: &'a Core,
-    shared: &'a Shared,
+pub(super) struct Connection<'a> {
+    socket: Socket,
+    pub(super) line: Line,
+    pub(super) session: Session,
+    pub(super) shared: &'a Shared,
     buffer: BytesMut,
-    out: Gather,
-    inbox: mpsc::Receiver<Answer>,
-    in_work: InWork,
+    pub(super) out: Gather,
+    /// For the core, in order.
+    pub(super) events: Vec<Event>,
+    pub(super) in_work: InWork,
     /// Decoded, but not its turn.
     next: Option<Next>,
-    input: Input,
+    pub(super) input: Input,
+    /// When bytes came last.
+    arrived: Instant,
+    /// When the answers came that are being taken.
+    pub(super) now: Instant,
+    pub(super) stream: Option<Stream>,
+    /// Whether the user was changed or deleted: what is in work is answered, then the connection closes.
+    pub(super) revoked: bool,
+    /// Counts it.
+    pub(super) doing: Held,
+}
+
+/// An open push stream.
+pub(super) struct Stream {
+    /// The request that opened it.
+    pub(super) id: RequestId,
+    /// What pushes are sent under.
+    pub(super) correlation_id: u32,
+    /// Whether a push is in the buffer and not written yet.
+    pub(super) pushing: bool,
 }
 
 /// What the peer may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Input {
+pub(super) enum Input {
     Open,
     /// The peer sends nothing more; what it sent is still answered.
     Ended,
-    /// Nothing that comes can be understood: answer what is in work, say why, close.
+    /// Nothing that comes can be understood or is wanted: answer what is in work, say this, close.
     Refused(Reason),
+    /// What is to be said was said: write it, close.
+    Closing,
 }
 
 /// A frame whose turn has not come.
 enum Next {
-    Ask(u32, Request),
-    Refuse(u32, Reason),
-}
-
-/// Requests the core has, oldest first.
-#[derive(Default)]
-struct InWork {
-    /// `None` once answered out of order.
-    slots: VecDeque<Option<Slot>>,
-    /// Number of the first slot.
-    first: u64,
-    open: usize,
-    bytes: usize,
-    /// Whether the one request in work is not a produce request.
-    alone: bool,
-    /// Whether it is one that may wait for something to happen.
-    polling: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Slot {
-    correlation_id: u32,
-    bytes: usize,
-}
-
-impl InWork {
-    /// Whether a request may start now.
-    fn admits(&self, request: &Request) -> bool {
-        let overlaps = request.may_overlap() && !self.alone;
-        let room = self.open < IN_FLIGHT_MAX
-            && self.slots.len() < 2 * IN_FLIGHT_MAX
-            && self.bytes < IN_FLIGHT_BYTES_MAX;
-        self.open == 0 || (overlaps && room)
-    }
-
-    /// Gives a request its number.
-    fn start(&mut self, correlation_id: u32, request: &Request) -> u64 {
-        let bytes = match request {
-            Request::Produce(produce) => produce.records.len(),
-            Request::CreateTopic { .. }
-            | Request::Fetch(_)
-            | Request::Commit(_)
-            | Request::LeaveGroup { .. } => 0,
-        };
-        let number = self.first + self.slots.len() as u64;
-        self.slots.push_back(Some(Slot { correlation_id, bytes }));
-        self.open += 1;
-        self.bytes += bytes;
-        self.alone = !request.may_overlap();
-        self.polling = matches!(request, Request::Fetch(_));
-        number
-    }
-
-    /// Takes a request out; `None` when it is not in work.
-    fn end(&mut self, number: u64) -> Option<u32> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        let slot = self.slots.get_mut(index)?.take()?;
-        self.open -= 1;
-        self.bytes -= slot.bytes;
-        self.alone = false;
-        self.polling = false;
-        while let Some(None) = self.slots.front() {
-            self.slots.pop_front();
-            self.first += 1;
-        }
-        Some(slot.correlation_id)
-    }
+    Ask(Slot, Request),
+    /// Hashing, or a refusal, for administrators only: the core is asked whether the session is one.
+    Check(Slot),
+    Say(u32, Response),
 }
 
 /// Why the connection is over.
@@ -292,11 +133,11 @@ impl Connection<'_> {
     async fn serve(mut self, mut stop: watch::Receiver<bool>) {
         match self.work(&mut stop).await {
             End::Lost => {}
-            End::Done => {
-                if let Input::Refused(reason) = self.input {
-                    self.say(reason).await;
-                }
-            }
+            End::Done => match self.input {
+                Input::Refused(reason) => self.say(reason).await,
+                Input::Closing => socket::drain(&mut self.socket).await,
+                Input::Open | Input::Ended => {}
+            },
             End::Shutdown => self.say(Reason::ServerShutdown).await,
         }
     }
@@ -305,7 +146,7 @@ impl Connection<'_> {
     async fn say(mut self, reason: Reason) {
         Response::Error(reason).encode(0, &mut self.out);
         if self.flush().await {
-            drain(&mut self.stream).await;
+            socket::drain(&mut self.socket).await;
         }
     }
 
@@ -314,15 +155,22 @@ impl Connection<'_> {
         let mut answers = Vec::new();
         let mut stopping = false;
         loop {
-            if !stopping && !self.dispatch().await {
+            if !stopping && !self.revoked {
+                self.dispatch();
+            }
+            if !(self.flush().await && self.tell_core().await) {
                 return End::Lost;
             }
-            if !self.flush().await {
-                return End::Lost;
+            let idle = self.in_work.is_empty();
+            let over = idle || self.in_work.is_polling();
+            if self.revoked && over {
+                self.part();
             }
-            let idle = self.in_work.open == 0;
-            if stopping && (idle || self.in_work.polling) {
+            if stopping && over {
                 return End::Shutdown;
+            }
+            if self.input == Input::Closing {
+                return if self.flush().await { End::Done } else { End::Lost };
             }
             if idle && self.input != Input::Open {
                 return End::Done;
@@ -335,74 +183,91 @@ impl Connection<'_> {
             let idle_until = quiet_since + self.shared.limits.recv_timeout;
             tokio::select! {
                 biased;
-                received = self.inbox.recv_many(&mut answers, IN_FLIGHT_MAX), if !idle => {
+                received = self.line.inbox.recv_many(&mut answers, IN_FLIGHT_MAX) => {
                     if received == 0 {
                         return End::Lost;
                     }
+                    self.now = Instant::now();
+                    quiet_since = self.now;
                     answers.drain(..).for_each(|answer| self.answer(answer));
-                    quiet_since = Instant::now();
                 }
-                read = self.stream.read_buf(&mut self.buffer), if reading => match read {
+                read = self.socket.read_buf(&mut self.buffer), if reading => match read {
                     Ok(0) => {
                         self.input = Input::Ended;
                         // A long poll has nobody left to wait for.
-                        if self.in_work.polling {
+                        if self.in_work.is_polling() {
                             return End::Lost;
                         }
                     }
-                    Ok(_) => quiet_since = Instant::now(),
+                    Ok(read) => {
+                        self.shared.metrics.input_bytes.inc_by(read as u64);
+                        self.arrived = Instant::now();
+                        quiet_since = self.arrived;
+                    }
                     Err(_) => return End::Lost,
                 },
                 () = stopped(stop), if !stopping => stopping = true,
-                () = tokio::time::sleep_until(idle_until), if idle => return End::Lost,
+                () = tokio::time::sleep_until(idle_until), if idle && self.stream.is_none() => {
+                    return End::Lost;
+                }
             }
         }
     }
 
-    /// Starts every request whose turn it is; `false` when the core is gone.
-    async fn dispatch(&mut self) -> bool {
-        let mut batch = Vec::new();
-        while let Some(next) = self.next.take().or_else(|| self.decode()) {
+    /// Starts every request whose turn it is.
+    fn dispatch(&mut self) {
+        while !self.in_work.is_opening() {
+            let Some(next) = self.next.take().or_else(|| self.decode()) else { return };
             match next {
-                Next::Ask(correlation_id, mut request) if self.in_work.admits(&request) => {
+                Next::Ask(slot, mut request) if self.in_work.admits(&request) => {
                     if let (Request::Fetch(fetch), Input::Ended) = (&mut request, self.input) {
                         fetch.wait_ms = 0;
                     }
-                    let number = self.in_work.start(correlation_id, &request);
-                    batch.push(Event::Request {
-                        id: RequestId { connection: self.id, number },
-                        session: self.session.clone(),
-                        request,
-                    });
+                    self.ask(slot, request);
                 }
-                Next::Refuse(correlation_id, reason) if self.in_work.open == 0 => {
-                    Response::Error(reason).encode(correlation_id, &mut self.out);
+                Next::Check(slot) if self.in_work.is_empty() => {
+                    self.ask(slot, Request::Users(broker::Users::Check));
                 }
-                Next::Ask(..) | Next::Refuse(..) => {
+                Next::Say(correlation_id, response) if self.in_work.is_empty() => {
+                    response.encode(correlation_id, &mut self.out);
+                }
+                Next::Ask(..) | Next::Check(_) | Next::Say(..) => {
                     self.next = Some(next);
                     break;
                 }
             }
         }
-        batch.is_empty() || self.core.send_all(batch).await
+    }
+
+    /// Hands a request to the core.
+    pub(super) fn ask(&mut self, slot: Slot, request: Request) {
+        self.shared.metrics.requested(slot.operation);
+        let number = self.in_work.start(slot, &request);
+        let id = RequestId { connection: self.line.id, number };
+        self.events.push(Event::Request { id, session: self.session.clone(), request });
+    }
+
+    /// Sends what was gathered; `false` when the core is gone.
+    async fn tell_core(&mut self) -> bool {
+        if let Some(stream) = &mut self.stream
+            && std::mem::take(&mut stream.pushing)
+        {
+            self.events.push(Event::Pushed { stream: stream.id });
+        }
+        self.events.is_empty() || self.line.core.send_all(std::mem::take(&mut self.events)).await
     }
 
     /// The next whole frame, decoded.
     fn decode(&mut self) -> Option<Next> {
-        if matches!(self.input, Input::Refused(_)) {
+        if matches!(self.input, Input::Refused(_) | Input::Closing) {
             return None;
         }
         match frame::take(&mut self.buffer, self.shared.limits.frame_bytes_max) {
-            Ok(body) => {
-                let Some((envelope, payload)) = Envelope::split(body?) else {
-                    return Some(Next::Refuse(0, Reason::MalformedRequest));
-                };
-                let request = translate::request(envelope.api_key, payload, self.session.permissions);
-                Some(match request {
-                    Ok(request) => Next::Ask(envelope.correlation_id, request),
-                    Err(reason) => Next::Refuse(envelope.correlation_id, reason),
-                })
-            }
+            Ok(body) => Some(match Envelope::split(body?) {
+                None => refusal(0, Reason::MalformedRequest),
+                Some((envelope, payload)) if self.stream.is_some() => self.streaming(envelope, payload),
+                Some((envelope, payload)) => self.request(envelope, payload),
+            }),
             Err(_) => {
                 self.input = Input::Refused(Reason::FrameTooLarge);
                 None
@@ -410,10 +275,76 @@ impl Connection<'_> {
         }
     }
 
-    fn answer(&mut self, Answer { number, reply }: Answer) {
-        if let Some(correlation_id) = self.in_work.end(number) {
-            respond(reply, correlation_id, &mut self.out);
+    fn request(&self, envelope: Envelope, payload: bytes::Bytes) -> Next {
+        let Envelope { api_key, correlation_id } = envelope;
+        let asked = translate::request(api_key, payload, self.shared.limits.frame_bytes_max);
+        let slot = |then| self.slot(envelope, then);
+        match asked {
+            Ok(Ask::Node(request, form)) => {
+                let mut slot = slot(Then::Answer(form));
+                if let Request::Produce(produce) = &request {
+                    if !self.may_publish() {
+                        return self.refusal(slot, Reason::RateLimited);
+                    }
+                    slot.bytes = produce.records.len();
+                } else if let Request::Subscribe(_) = &request {
+                    slot.then = Then::Stream;
+                }
+                Next::Ask(slot, request)
+            }
+            Ok(Ask::Hash(_, password)) if !self.shared.doors.passwords.allow(&password) => {
+                Next::Check(slot(Then::Refuse(Reason::InvalidPassword)))
+            }
+            Ok(Ask::Hash(change, password)) => Next::Check(slot(Then::Hash(change, password))),
+            Ok(Ask::Refuse(reason)) => Next::Check(slot(Then::Refuse(reason))),
+            Ok(Ask::Answer(response)) => {
+                self.shared.metrics.requested(ApiKey::Hello);
+                self.shared.metrics.answered(ApiKey::Hello, &broker::Reply::Done, std::time::Duration::ZERO);
+                Next::Say(correlation_id, response)
+            }
+            Err(reason) => match ApiKey::from_number(api_key) {
+                Some(_) => self.refusal(slot(Then::Refuse(reason)), reason),
+                None => refusal(correlation_id, reason),
+            },
         }
+    }
+
+    /// A refusal of an operation there is.
+    fn refusal(&self, slot: Slot, reason: Reason) -> Next {
+        self.shared.metrics.refused(slot.operation, reason);
+        refusal(slot.correlation_id, reason)
+    }
+
+    fn streaming(&self, envelope: Envelope, payload: bytes::Bytes) -> Next {
+        match translate::stream_ack(envelope.api_key, payload) {
+            Ok(request) => Next::Ask(self.slot(envelope, Then::Answer(Form::Records)), request),
+            Err((reason, attributed)) => {
+                refusal(if attributed { envelope.correlation_id } else { 0 }, reason)
+            }
+        }
+    }
+
+    fn slot(&self, envelope: Envelope, then: Then) -> Slot {
+        let operation =
+            ApiKey::from_number(envelope.api_key).expect("a request has an operation this build knows");
+        Slot { correlation_id: envelope.correlation_id, operation, arrived: self.arrived, bytes: 0, then }
+    }
+
+    fn may_publish(&self) -> bool {
+        let publish = self.shared.doors.publish.as_ref();
+        let may = publish.is_none_or(|buckets| buckets.take(&self.session.user, self.arrived).is_ok());
+        if !may {
+            self.shared.metrics.blocked("publish");
+        }
+        may
+    }
+
+    /// The user was changed or deleted: a stream is told so.
+    fn part(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            Response::Error(Reason::PermissionDenied).encode(stream.correlation_id, &mut self.out);
+        }
+        self.input = Input::Closing;
     }
 
     fn make_room(&mut self) {
@@ -428,11 +359,11 @@ impl Connection<'_> {
         if !self.out.has_remaining() {
             return true;
         }
-        let write = self.stream.write_all_buf(&mut self.out);
-        matches!(timeout(self.shared.limits.send_timeout, write).await, Ok(Ok(())))
+        self.shared.metrics.output_bytes.inc_by(self.out.remaining() as u64);
+        socket::write(&mut self.socket, &mut self.out, self.shared.limits.send_timeout).await
     }
 }
 
-fn respond(reply: Reply, correlation_id: u32, out: &mut Gather) {
-    translate::response(reply).encode(correlation_id, out);
+fn refusal(correlation_id: u32, reason: Reason) -> Next {
+    Next::Say(correlation_id, Response::Error(reason))
 }

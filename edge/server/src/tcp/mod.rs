@@ -3,16 +3,18 @@
 //! Owns the listener and the limits on connections; each connection is a task of its own (`connection`).
 //! Decides nothing about topics or records: requests go to the core and answers come back.
 
+mod answers;
 mod connection;
 mod gate;
+mod in_work;
+mod socket;
 mod translate;
+mod welcome;
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use broker::ConnectionId;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -20,8 +22,11 @@ use wire::Reason;
 
 use crate::config::Connections;
 use crate::driver::Core;
-use crate::identity::Users;
+use crate::identity::Doors;
+use crate::metrics::Metrics;
+use crate::tls::Tls;
 use gate::Gate;
+use socket::Socket;
 
 const BACKLOG: u32 = 4096;
 /// Pause after an accept that failed for want of something, file descriptors above all.
@@ -31,15 +36,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) limits: Connections,
-    pub(crate) users: Users,
+    pub(crate) doors: Arc<Doors>,
     pub(crate) core: Core,
-    next: AtomicU64,
-}
-
-impl Shared {
-    pub(crate) fn new(limits: Connections, users: Users, core: Core) -> Self {
-        Self { limits, users, core, next: AtomicU64::new(1) }
-    }
+    pub(crate) metrics: Arc<Metrics>,
+    /// `None` serves plaintext.
+    pub(crate) tls: Option<Arc<Tls>>,
 }
 
 /// A socket bound to the port on every address, IPv6 included when the host has it; it does not listen yet.
@@ -115,14 +116,29 @@ async fn admit(
     stop: watch::Receiver<bool>,
 ) {
     let client = peer.ip().to_canonical();
-    let refused = match gate.enter(client) {
-        Ok(_entered) => {
-            let id = ConnectionId(shared.next.fetch_add(1, Ordering::Relaxed));
-            return connection::run(stream, client, id, &shared, stop).await;
-        }
+    // Counted before the handshake, which costs more than anything that follows.
+    let entered = gate.enter(client);
+    socket::prepare(&stream);
+    let Some(mut socket) = shake_hands(stream, client, &shared).await else { return };
+    let refused = match entered {
+        Ok(_entered) => return connection::run(socket, client, &shared, stop).await,
         Err(gate::Full::Address) => Reason::ConnectionLimitExceeded,
         Err(gate::Full::Total) => Reason::GlobalLimitExceeded,
     };
+    shared.metrics.connections_refused.inc();
     tracing::debug!(%client, reason = refused.as_str(), "connection refused");
-    connection::refuse(stream, refused, shared.limits.send_timeout).await;
+    socket::refuse(&mut socket, 0, refused, shared.limits.send_timeout).await;
+}
+
+async fn shake_hands(stream: TcpStream, client: IpAddr, shared: &Shared) -> Option<Socket> {
+    let Some(tls) = &shared.tls else { return Some(Socket::Plain(stream)) };
+    let handshake = tls.accept(stream).await;
+    shared.metrics.handshake(handshake.is_ok());
+    match handshake {
+        Ok(stream) => Some(Socket::Tls(Box::new(stream))),
+        Err(error) => {
+            tracing::debug!(%client, %error, "TLS handshake failed");
+            None
+        }
+    }
 }

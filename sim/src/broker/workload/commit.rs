@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use broker::{Operation, Reply};
+use broker::Operation;
 use bytes::Bytes;
 use rand::Rng;
 use types::cursor::Cursor;
@@ -11,6 +11,7 @@ use wire::{Effect, Reason, Request};
 
 use super::fetch::{Token, garbage, some_group, some_token, what_is};
 use super::{Op, STRANGERS, name_of};
+use crate::broker::judge::Answer;
 use crate::broker::model::CallId;
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
@@ -80,7 +81,7 @@ pub(in super::super) fn arrived(world: &mut World, id: CallId) {
     }
 }
 
-pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -> Result<(), Violation> {
+pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Answer) -> Result<(), Violation> {
     let call = &world.calls[id];
     let Op::Commit(op) = call.op.clone() else { return Ok(()) };
     let (known, life) = (call.known, world.model.life);
@@ -90,26 +91,28 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
     };
     if let Some(group) = group {
         match reply {
-            Reply::Committed => group.acknowledged(id),
-            Reply::Failed(reason) => group.failed(id, life, reason.effect() == Effect::Unknown),
-            Reply::Created | Reply::Stored(_) | Reply::Fetched(_) | Reply::Left => {}
+            Answer::Committed => group.acknowledged(id),
+            Answer::Failed(reason) => group.failed(id, life, reason.effect() == Effect::Unknown),
+            Answer::Created | Answer::Stored(_) | Answer::Fetched(_) | Answer::Left => {}
         }
     }
     let nothing_to_do = matches!(op.token, None | Some(Token::Unborn));
     match reply {
-        Reply::Committed => {
+        Answer::Committed => {
             world.summary.commits += 1;
             let may_exist = op.topic.is_some_and(|topic| world.model.topics[topic].may_exist());
             let possible = op.position().is_some() || nothing_to_do;
             world.expect(id, reply, may_exist && op.group_is_valid() && possible)
         }
-        Reply::Failed(Reason::InvalidGroup) => world.expect(id, reply, !op.group_is_valid()),
-        Reply::Failed(Reason::NoSuchTopic) => world.expect(id, reply, !known && op.group_is_valid()),
-        Reply::Failed(Reason::InvalidCursor) => {
+        Answer::Failed(Reason::InvalidGroup) => world.expect(id, reply, !op.group_is_valid()),
+        Answer::Failed(Reason::NoSuchTopic) => world.expect(id, reply, !known && op.group_is_valid()),
+        Answer::Failed(Reason::InvalidCursor) => {
             let wrong = op.position().is_none() && !nothing_to_do;
             world.expect(id, reply, wrong && op.group_is_valid())
         }
-        Reply::Failed(reason) => world.expect(id, reply, world.excused(*reason)),
-        Reply::Created | Reply::Stored(_) | Reply::Fetched(_) | Reply::Left => world.expect(id, reply, false),
+        Answer::Failed(reason) => world.expect(id, reply, world.excused(*reason)),
+        Answer::Created | Answer::Stored(_) | Answer::Fetched(_) | Answer::Left => {
+            world.expect(id, reply, false)
+        }
     }
 }

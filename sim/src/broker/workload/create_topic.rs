@@ -1,11 +1,11 @@
 //! `create_topic`: each name is given once, whoever asks how often.
 
-use broker::Reply;
 use bytes::Bytes;
 use rand::Rng;
 use wire::{Reason, Request};
 
 use super::{Op, STRANGERS, name_of};
+use crate::broker::judge::Answer;
 use crate::broker::model::{CallId, Existence};
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
@@ -30,30 +30,30 @@ pub(in super::super) fn arrived(world: &mut World, id: CallId) {
     }
 }
 
-pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -> Result<(), Violation> {
+pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Answer) -> Result<(), Violation> {
     let Some(index) = world.calls[id].op.topic() else {
-        return world.expect(id, reply, *reply == Reply::Failed(Reason::InvalidTopicName));
+        return world.expect(id, reply, *reply == Answer::Failed(Reason::InvalidTopicName));
     };
     let life = world.model.life;
     let topic = &mut world.model.topics[index];
     topic.creating.retain(|call| *call != id);
     match reply {
-        Reply::Created => {
+        Answer::Created => {
             inv_12::created_once(topic.name, topic.created)?;
             topic.created = true;
             topic.existence = Existence::Known;
             Ok(())
         }
-        Reply::Failed(Reason::AlreadyExists) => {
+        Answer::Failed(Reason::AlreadyExists) => {
             let possible = topic.may_exist();
             topic.existence = Existence::Known;
             world.expect(id, reply, possible)
         }
-        Reply::Failed(reason) => {
+        Answer::Failed(reason) => {
             topic.maybe.push(life);
             world.expect(id, reply, world.excused(*reason))
         }
-        Reply::Stored(_) | Reply::Fetched(_) | Reply::Committed | Reply::Left => {
+        Answer::Stored(_) | Answer::Fetched(_) | Answer::Committed | Answer::Left => {
             world.expect(id, reply, false)
         }
     }

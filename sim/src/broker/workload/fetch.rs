@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use broker::{Fetched, Reply};
+use broker::Fetched;
 use bytes::{Bytes, BytesMut};
 use rand::Rng;
 use types::cursor::Cursor;
@@ -10,6 +10,7 @@ use types::limits;
 use wire::{Reason, Request};
 
 use super::{GROUPS, Op, STRANGERS, name_of, produce};
+use crate::broker::judge::Answer;
 use crate::broker::model::{CallId, Position};
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
@@ -66,7 +67,7 @@ pub(in super::super) fn send(world: &mut World, client: usize, conn: ConnId, top
         0..=39 => (held, None, false),
         40..=47 => (None, None, false),
         48..=82 => (None, Some(some_group(world)), false),
-        83..=87 => (held, Some(some_group(world)), world.rng.random_bool(0.5)),
+        83..=87 => (held, Some(some_group(world)), false),
         88..=94 => (some_token(world), None, false),
         95 | 96 => (Some(Cursor::unborn().encode()), None, false),
         97 => (None, Some(Bytes::from(vec![b'g'; limits::GROUP_NAME_BYTES_MAX + 1])), false),
@@ -162,17 +163,17 @@ pub(in super::super) fn arrived(world: &mut World, id: CallId) {
     };
 }
 
-pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -> Result<(), Violation> {
+pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Answer) -> Result<(), Violation> {
     let call = &world.calls[id];
     let Op::Fetch(op) = call.op.clone() else { return Ok(()) };
     let (known, used) = (call.known, op.cursor.filter(|_| !op.by_group()));
     let foreign = matches!(used, Some(Token::At(position)) if Some(position.topic) != op.topic);
     match reply {
-        Reply::Failed(Reason::InvalidCursor) => {
+        Answer::Failed(Reason::InvalidCursor) => {
             world.expect(id, reply, used == Some(Token::Garbage) || foreign)
         }
-        Reply::Failed(reason) => world.expect(id, reply, world.excused(*reason)),
-        Reply::Fetched(page) => {
+        Answer::Failed(reason) => world.expect(id, reply, world.excused(*reason)),
+        Answer::Fetched(page) => {
             world.expect(id, reply, used != Some(Token::Garbage) && !(foreign && known))?;
             let sent = match &call.request {
                 Some(Request::Fetch(fetch)) => fetch.cursor.clone(),
@@ -192,7 +193,9 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
                 }
             }
         }
-        Reply::Created | Reply::Stored(_) | Reply::Committed | Reply::Left => world.expect(id, reply, false),
+        Answer::Created | Answer::Stored(_) | Answer::Committed | Answer::Left => {
+            world.expect(id, reply, false)
+        }
     }
 }
 
@@ -212,7 +215,7 @@ fn got_page(
     let Some(cursor) = cursor else { return inv_25::nothing_left(topic.name, 0, true) };
     topic.seen_as(cursor.topic)?;
     let mut records = Vec::with_capacity(page.count as usize);
-    page.records.iter().for_each(|slice| produce::split_to(slice, &mut records));
+    page.runs.iter().for_each(|run| produce::split_to(&run.records, &mut records));
     let count = records.len() as u64;
     let next = cursor.tiles[0].next.0;
     let max = if op.max == 0 { limits::FETCH_RECORDS_DEFAULT } else { op.max.min(limits::FETCH_RECORDS_MAX) };
@@ -220,7 +223,8 @@ fn got_page(
         format!("{call}: {count} records, {} announced", page.count)
     })?;
     // One record always fits: it came in a frame.
-    let bytes = RESPONSE_BYTES + page.cursor.len() + page.records.iter().map(Bytes::len).sum::<usize>();
+    let bytes =
+        RESPONSE_BYTES + page.cursor.len() + page.runs.iter().map(|run| run.records.len()).sum::<usize>();
     ensure(count <= 1 || bytes <= world.config.frame_bytes_max, "ANSWER", || {
         format!("{call}: {bytes} bytes, at most {} are allowed", world.config.frame_bytes_max)
     })?;

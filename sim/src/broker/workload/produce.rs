@@ -1,12 +1,13 @@
 //! `produce`: batches of every shape, often several on their way.
 
-use broker::{Operation, Reply};
+use broker::Operation;
 use bytes::{Bytes, BytesMut};
 use rand::Rng;
 use types::record::{Header, Record, Walk};
 use wire::{Reason, Request};
 
 use super::{Op, STRANGERS, name_of};
+use crate::broker::judge::Answer;
 use crate::broker::model::CallId;
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
@@ -89,15 +90,15 @@ pub(super) fn split_to(records: &Bytes, into: &mut Vec<Bytes>) {
     into.extend(spans.map(|span| records.slice(span.start..span.end)));
 }
 
-pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -> Result<(), Violation> {
+pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Answer) -> Result<(), Violation> {
     let Op::Produce(op) = world.calls[id].op.clone() else { return Ok(()) };
     let known = world.calls[id].known;
     let Some(index) = op.topic else {
-        return world.expect(id, reply, *reply == Reply::Failed(Reason::NoSuchTopic));
+        return world.expect(id, reply, *reply == Answer::Failed(Reason::NoSuchTopic));
     };
     let life = world.model.life;
     match reply {
-        Reply::Stored(count) => {
+        Answer::Stored(count) => {
             world.expect(id, reply, *count == op.count && world.model.topics[index].may_exist())?;
             let topic = &mut world.model.topics[index];
             topic.existence = crate::broker::model::Existence::Known;
@@ -111,7 +112,7 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
             }
             Ok(())
         }
-        Reply::Failed(reason) => {
+        Answer::Failed(reason) => {
             if let Some(batch) = op.batch {
                 let unknown = reason.effect() == wire::Effect::Unknown;
                 world.model.topics[index].refused(batch, *reason, life, unknown);
@@ -122,6 +123,8 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
             }
             world.expect(id, reply, world.excused(*reason))
         }
-        Reply::Created | Reply::Fetched(_) | Reply::Committed | Reply::Left => world.expect(id, reply, false),
+        Answer::Created | Answer::Fetched(_) | Answer::Committed | Answer::Left => {
+            world.expect(id, reply, false)
+        }
     }
 }

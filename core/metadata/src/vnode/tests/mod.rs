@@ -2,16 +2,28 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod checks;
+mod fuzz;
 mod golden;
-mod model;
+mod histories;
+mod moves;
+mod naive;
+mod overlay;
+mod ranges;
+mod snapshots;
+mod steps;
+mod view;
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use types::{
-    GroupName, KeySpan, NodeId, Offset, Position, RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq,
-    TopicId, TopicName, WallTime,
+    FenceToken, GroupName, KeySpan, NodeId, Offset, Position, RaftIndex, RangeId, RangeSeq, SegmentId,
+    SegmentSeq, TopicId, TopicName, WallTime, limits,
 };
 
 use super::*;
+use crate::machine::Version;
 
 const TOPIC: TopicId = TopicId(0x00aa);
 const OTHER: TopicId = TopicId(0x00bb);
@@ -47,13 +59,19 @@ fn tile(start: u64, end: u64, next: u64) -> Tile {
 
 fn commit(group: &str, tiles: Vec<Tile>) -> Command {
     let group = Bytes::copy_from_slice(group.as_bytes());
-    Command::CommitPositions { commits: vec![Commit { topic: TOPIC, group, tiles }] }
+    Command::CommitPositions { commits: vec![Commit { topic: TOPIC, group, tiles, at: WallTime(3) }] }
 }
 
 fn vnode() -> Vnode {
     let mut vnode = Vnode::default();
     assert_eq!(run(&mut vnode, &create("orders", TOPIC, 4)), Reply::TopicCreated { root: ROOT });
     vnode
+}
+
+/// A reply in the words of the naive machine.
+fn naive_reply(reply: &Reply) -> view::Answer {
+    let Reply::TopicExtracted(export) = reply else { return view::Answer::Reply(reply.clone()) };
+    view::Answer::Extracted(export.as_ref().map(|export| view::observe_export(export)))
 }
 
 fn positions(vnode: &Vnode, group: &str) -> Vec<Tile> {
@@ -222,7 +240,12 @@ fn an_empty_commit_changes_nothing() {
 #[test]
 fn each_commit_of_an_entry_is_judged_alone() {
     let mut vnode = vnode();
-    let one = |topic, group: &[u8], tiles| Commit { topic, group: Bytes::copy_from_slice(group), tiles };
+    let one = |topic, group: &[u8], tiles| Commit {
+        topic,
+        group: Bytes::copy_from_slice(group),
+        tiles,
+        at: WallTime(3),
+    };
     let mut outside = tile(0, 16, 1);
     outside.span = KeySpan::new(16, 32).unwrap();
     let unknown_range = Tile { range: RangeSeq(1), ..tile(0, 16, 1) };
@@ -249,7 +272,7 @@ fn a_position_has_a_bounded_number_of_tiles() {
     let singles = |from: u64, count: u64, next: u64| {
         (0..count).map(|i| tile((from + i) * 2, (from + i) * 2 + 1, next)).collect::<Vec<_>>()
     };
-    let most = TILES_PER_GROUP_MAX as u64;
+    let most = limits::CURSOR_TILES_MAX as u64;
     let ok = Reply::PositionsCommitted(vec![Ok(())]);
     assert_eq!(run(&mut vnode, &commit("g", singles(0, most, 1))), ok);
     let full = Reply::PositionsCommitted(vec![Err(Refusal::TooManyTiles)]);

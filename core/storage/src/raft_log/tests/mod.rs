@@ -183,3 +183,57 @@ fn a_flush_larger_than_a_file_is_written_whole() {
     world.restart();
     assert_eq!(world.texts(A), ["small", large.as_str(), "after"]);
 }
+
+/// The log took nothing more until the process was started again, although the file it writes to had room.
+#[test]
+fn a_full_volume_while_the_next_file_is_made_stops_nothing() {
+    let mut world = World::new();
+    let mut added = 0;
+    let mut add = |world: &mut World| {
+        added += 1;
+        world.add(A, &format!("an entry that stays, number {added}"));
+    };
+    world.disk.full = true;
+    // The spare file of the start is used, and the next cannot be made.
+    while world.notices.is_empty() {
+        add(&mut world);
+    }
+    assert!(matches!(world.notices[..], [Notice::SpareFailed { .. }]), "{:?}", world.notices);
+    for _ in 0..10 {
+        add(&mut world);
+    }
+    world.mark();
+    assert_eq!(world.notices.len(), 1, "told once: {:?}", world.notices);
+    assert_eq!((world.log.gauges().spare_files, world.disk.logs().len()), (0, 2), "nothing half-made is left");
+    world.disk.full = false;
+    world.mark();
+    assert_eq!((world.log.gauges().spare_files, world.disk.logs().len()), (1, 3));
+    for _ in 0..100 {
+        add(&mut world);
+    }
+    assert!(world.disk.logs().len() > 3, "the log goes on over its files");
+    world.restart();
+    assert_eq!(world.texts(A).len(), added);
+}
+
+#[test]
+fn a_next_file_that_cannot_be_made_lets_the_present_one_grow() {
+    let mut world = World::with(Config { file_bytes: 1024 * 1024, ..World::new().config });
+    world.disk.fail_spares = true;
+    let large = "x".repeat(100_000);
+    for _ in 0..45 {
+        world.add(A, &large);
+    }
+    assert_eq!(world.notices.len(), 1, "{:?}", world.notices);
+    let logs = world.disk.logs();
+    assert_eq!(logs.len(), 2, "{logs:?}");
+    // Tried again once for each mebibyte it has grown, not with every flush.
+    assert!((2..=6).contains(&world.disk.creations_failed), "{}", world.disk.creations_failed);
+    world.disk.fail_spares = false;
+    for _ in 0..15 {
+        world.add(A, &large);
+    }
+    assert!(world.disk.logs().len() > 2);
+    world.restart();
+    assert_eq!(world.texts(A).len(), 60);
+}

@@ -22,6 +22,11 @@ pub(super) struct Memory {
     /// Files synced in this process life.
     pub(super) synced: BTreeSet<u64>,
     pub(super) fail_syncs: bool,
+    /// No file gets longer.
+    pub(super) full: bool,
+    /// No file is made.
+    pub(super) fail_spares: bool,
+    pub(super) creations_failed: usize,
 }
 
 impl Memory {
@@ -42,6 +47,10 @@ impl Memory {
     pub(super) fn step(&mut self, step: Step) -> Result<Output, ErrorKind> {
         let name = |path: &Path| path.name.as_str().to_owned();
         match step {
+            Step::Create { .. } if self.fail_spares => {
+                self.creations_failed += 1;
+                return Err(ErrorKind::Io);
+            }
             Step::Create { file, path } => {
                 if self.names.contains_key(&name(&path)) {
                     return Err(ErrorKind::Exists);
@@ -90,6 +99,9 @@ impl Memory {
 
     pub(super) fn write(&mut self, file: FileId, at: u64, data: &[u8]) -> Result<(), ErrorKind> {
         let bytes = self.contents.get_mut(self.open.get(&file).ok_or(ErrorKind::NotOpen)?).unwrap();
+        if self.full && at as usize + data.len() > bytes.len() {
+            return Err(ErrorKind::Full);
+        }
         let (at, end) = (at as usize, at as usize + data.len());
         bytes.resize(bytes.len().max(end), 0);
         bytes[at..end].copy_from_slice(data);

@@ -53,9 +53,12 @@ impl Copy {
         self.log.as_ref().map_or(0, |log| log.unsent_bytes())
     }
 
-    /// Whether somebody waits until everything is in the file.
-    pub(in crate::store) fn must_settle(&self) -> bool {
-        !self.queue.is_empty()
+    /// Whether what waits may go to the journal, now that it is at `use_sequence`: not while somebody waits until
+    /// everything is in the file.
+    pub(in crate::store) fn may_journal(&self, use_sequence: u64) -> bool {
+        self.queue.is_empty()
+            && self.meta.born <= use_sequence
+            && self.log.as_ref().is_some_and(|log| log.may_journal())
     }
 
     /// Sends everything that is not in the file to the file, and syncs it. False when there is nothing to send.
@@ -88,6 +91,9 @@ impl Copy {
             steps.push(Step::Sync(file));
         }
         log.allocated = log.allocated.max(mark.position + zeros);
+        if mark.position > log.submitted.position {
+            log.file_only = mark.position;
+        }
         (log.submitted, log.file_submitted) = (mark, mark);
         log.flushes += 1;
         desk.run(Owner::Flush { flight, segment, mark }, steps);

@@ -27,6 +27,8 @@ pub(super) struct Create {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Making {
+    /// It has not begun: too many files are open. The copy is expected to fill, or not.
+    Waits { expect_full: bool },
     /// Everything in one job, the directory included.
     All,
     /// The directory exists: is it empty?
@@ -65,11 +67,30 @@ impl Copy {
         epoch: Epoch,
         expect_full: bool,
     ) -> Self {
-        let mut copy = Self::new(Meta::new(segment, base, desk.new_nonce(), epoch));
-        let recycled = if expect_full { desk.recycled.pop() } else { None };
-        let task = Create { request, file: desk.new_file(), recycled, stage: Making::All };
-        copy.make(desk, task);
+        let meta = Meta::new(segment, base, desk.new_nonce(), epoch);
+        let mut copy = Self::new(Meta { born: desk.journal.born(), ..meta });
+        let stage = Making::Waits { expect_full };
+        let task = Create { request, file: desk.new_file(), recycled: None, stage };
+        copy.task = Some(Box::new(Task::Create(task)));
+        if desk.may_open() {
+            copy.begin_creation(desk);
+        } else {
+            copy.want_open(desk);
+        }
         copy
+    }
+
+    /// Begins the creation, if it has been waiting.
+    pub(super) fn begin_creation(&mut self, desk: &mut Desk) {
+        let Some(Task::Create(Create { stage: Making::Waits { expect_full }, request, file, .. })) =
+            self.task.as_deref()
+        else {
+            return;
+        };
+        let recycled = if *expect_full { desk.take_file() } else { None };
+        let task = Create { request: *request, file: *file, recycled, stage: Making::All };
+        desk.opening += 1;
+        self.make(desk, task);
     }
 
     fn make(&mut self, desk: &mut Desk, task: Create) {
@@ -81,7 +102,11 @@ impl Copy {
             steps.push(Step::CreateDir(dir.clone()));
         } else {
             desk.run(Owner::Nobody, vec![Step::Remove(layout::meta_aside(segment))]);
-            desk.run(Owner::Nobody, vec![Step::Remove(log.clone())]);
+            // The failed attempt may have been for another base.
+            let failed = desk.half_created.get(&segment).copied();
+            for base in failed.into_iter().chain([self.meta.base]) {
+                desk.run(Owner::Nobody, vec![Step::Remove(layout::log(segment, base))]);
+            }
         }
         steps.extend(self.meta_steps(desk));
         match &task.recycled {
@@ -108,7 +133,7 @@ impl Copy {
         match (task.stage, result) {
             (Making::All | Making::Files, Ok(output)) => self.created(desk, &task, &output),
             (Making::All, Err(error)) if error.kind == ErrorKind::Exists && error.step == 0 => {
-                if desk.half_created.contains(&segment) {
+                if desk.half_created.contains_key(&segment) {
                     return self.make(desk, Create { stage: Making::Files, ..task });
                 }
                 self.task = Some(Box::new(Task::Create(Create { stage: Making::Look, ..task })));
@@ -121,12 +146,13 @@ impl Copy {
                 }
                 self.not_created(desk, &task, Error::Exists);
             }
+            (Making::Waits { .. }, Ok(_)) => unreachable!("nothing was asked of the disk"),
             (Making::Look, Ok(Output::Done | Output::Length(_) | Output::Data(_))) => {
                 self.not_created(desk, &task, Error::Exists);
             }
-            (Making::All | Making::Look | Making::Files, Err(error)) => {
+            (Making::Waits { .. } | Making::All | Making::Look | Making::Files, Err(error)) => {
                 if task.stage != Making::Look {
-                    desk.half_created.insert(segment);
+                    desk.half_created.insert(segment, self.meta.base);
                 }
                 self.not_created(desk, &task, Error::Storage(error));
             }

@@ -59,6 +59,8 @@ pub(in crate::store) struct Log {
     pub(in crate::store) submitted: Mark,
     /// Sent to the file itself.
     pub(in crate::store) file_submitted: Mark,
+    /// Up to here something was sent to the file that never went to the journal.
+    pub(in crate::store) file_only: u64,
     pub(in crate::store) synced: Mark,
     pub(in crate::store) written: Mark,
     /// The furthest byte recorded in each of the two journal files.
@@ -86,6 +88,7 @@ impl Log {
             appended: mark,
             submitted: mark,
             file_submitted: mark,
+            file_only: mark.position,
             synced: mark,
             written: mark,
             journaled: [0; 2],
@@ -116,6 +119,14 @@ impl Log {
     /// Some append has not been answered.
     pub(super) fn is_answering(&self) -> bool {
         !self.unanswered.is_empty()
+    }
+
+    /// Whether everything sent is durable, or in the journal before whatever goes there next.
+    ///
+    /// Only then may the journal take more of this copy: what recovery finds in it is believed to follow on what
+    /// is durable, so that something bad before it is known to be rot.
+    pub(in crate::store) fn may_journal(&self) -> bool {
+        self.file_only <= self.synced.position
     }
 
     /// Bytes accepted and not yet sent to the disk.
@@ -162,7 +173,7 @@ impl Log {
     /// Forgets everything past `mark`, which is now the end for good. Only of a settled log.
     pub(super) fn trim(&mut self, mark: Mark) {
         (self.appended, self.submitted, self.file_submitted) = (mark, mark, mark);
-        (self.synced, self.written) = (mark, mark);
+        (self.synced, self.written, self.file_only) = (mark, mark, mark.position);
         self.allocated = mark.position;
         self.index.truncate(mark.position);
         while self.cache.back().is_some_and(|batch| batch.header.end_offset() > mark.end) {
@@ -191,6 +202,14 @@ impl Log {
         }
     }
 
+    /// Gives back the memory that only a log in use needs. Of a settled one.
+    pub(super) fn rest(&mut self) {
+        self.held = VecDeque::new();
+        self.unanswered.shrink_to_fit();
+        self.cache.shrink_to_fit();
+        self.index.rest();
+    }
+
     pub(super) fn uncache(&mut self, base: Offset) {
         if self.cache.front().is_some_and(|batch| batch.header.base_offset == base) {
             self.cache.pop_front();
@@ -217,6 +236,20 @@ impl Log {
             batches.push(batch.clone());
         }
         (!batches.is_empty()).then_some(batches)
+    }
+
+    /// Whether the log is open as this file.
+    pub(super) fn is_file(&self, file: FileId) -> bool {
+        self.file.is_some_and(|(open, _)| open == file)
+    }
+
+    /// Zeros to write behind the end while nothing is appended: as many as a flush would be followed by, once half of
+    /// them are used up. `None` when there are enough, or the log is in use or has failed.
+    pub(super) fn ahead(&self, desk: &Desk) -> Option<u64> {
+        let (least, most) = desk.config.preallocate_bytes;
+        let (end, len) = (self.appended.position, self.appended.position.clamp(least, most));
+        let fit = self.has_file() && self.is_settled() && self.stopped.is_none() && !self.unproven;
+        (fit && len > 0 && self.allocated.saturating_sub(end) < len / 2).then_some(len)
     }
 
     /// Zeros to write behind a flush that ends at `end`, so that later ones need not grow the file.

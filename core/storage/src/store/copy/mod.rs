@@ -22,6 +22,7 @@ mod lifecycle;
 mod log;
 mod open;
 mod read;
+mod unread;
 
 use std::collections::VecDeque;
 
@@ -33,11 +34,13 @@ use self::log::Log;
 pub(super) use self::log::Mark;
 use self::open::Opening;
 pub(super) use self::read::ReadOp;
+pub(super) use self::unread::read_meta;
+use self::unread::{Identity, META_DAMAGED};
 use super::desk::{Desk, Owner};
-use super::replay::Patch;
+use super::replay::Owed;
 use super::start::Lookup;
-use super::{Damage, DamageClass, Error, Extent, FailReason, Notice, Reply, Request, RequestId, State};
-use crate::disk::{self, ErrorKind, Output, Step};
+use super::{Damage, Error, Extent, FailReason, Gauges, Notice, Reply, Request, RequestId, State, Status};
+use crate::disk::{self, ErrorKind, FileId, Output, Step};
 use crate::format::batch::Nonce;
 use crate::format::meta::Meta;
 use crate::planted::Bug;
@@ -47,8 +50,7 @@ use crate::segment::layout;
 #[derive(Debug)]
 pub(super) struct Copy {
     meta: Meta,
-    /// `copy.meta` itself is damaged or of a later format: nothing may be done with the copy.
-    unreadable: bool,
+    identity: Identity,
     /// The first damage found in the log.
     damage: Option<Damage>,
     /// The open log.
@@ -57,10 +59,12 @@ pub(super) struct Copy {
     task: Option<Box<Task>>,
     queue: VecDeque<(RequestId, Request)>,
     reads: u32,
-    /// What the journal holds for it, found at the start.
-    patches: Vec<Patch>,
+    /// What the journal holds for it, found at the start; the next opening puts it in its place.
+    owed: Option<Box<Owed>>,
     /// No `copy.meta.tmp` is in the way.
     aside_clean: bool,
+    /// It waits until it may open or make its file.
+    wants_open: bool,
     gone: bool,
 }
 
@@ -68,11 +72,23 @@ pub(super) struct Copy {
 #[derive(Debug)]
 enum Task {
     Create(Create),
+    /// Reading `copy.meta`, which could not be read at the start.
+    Read(FileId),
     Open(Opening),
     Fence(Fence),
     Seal(Seal),
     Latch(Latch),
     Delete(Delete),
+}
+
+impl Task {
+    /// Whether it opens or makes the copy's file.
+    fn opens(&self) -> bool {
+        match self {
+            Self::Create(_) | Self::Open(_) => true,
+            Self::Read(_) | Self::Fence(_) | Self::Seal(_) | Self::Latch(_) | Self::Delete(_) => false,
+        }
+    }
 }
 
 /// Whether a request could be begun.
@@ -87,21 +103,17 @@ impl Copy {
     pub(super) fn new(meta: Meta) -> Self {
         Self {
             meta,
-            unreadable: false,
+            identity: Identity::Known,
             damage: None,
             log: None,
             task: None,
             queue: VecDeque::new(),
             reads: 0,
-            patches: Vec::new(),
+            owed: None,
             aside_clean: false,
+            wants_open: false,
             gone: false,
         }
-    }
-
-    /// A directory of ours whose `copy.meta` cannot be read: damage of that copy, never an empty copy.
-    pub(super) fn unreadable(meta: Meta) -> Self {
-        Self { unreadable: true, ..Self::new(meta) }
     }
 
     /// Whether the copy does not exist any more (or never came to be).
@@ -117,11 +129,6 @@ impl Copy {
     /// Nothing has the copy for itself.
     pub(super) fn is_idle(&self) -> bool {
         self.task.is_none()
-    }
-
-    /// Its `copy.meta` cannot be read.
-    pub(super) fn is_unreadable(&self) -> bool {
-        self.unreadable
     }
 
     /// Its log is open.
@@ -143,14 +150,16 @@ impl Copy {
 
     /// Takes a request.
     pub(super) fn request(&mut self, desk: &mut Desk, id: RequestId, request: Request) {
-        if self.unreadable {
-            let damage = Damage { position: 0, offset: Offset::ZERO, class: DamageClass::Meta };
-            return desk.reply(id, Reply::Failed(Error::Damaged(damage)));
+        if matches!(self.identity, Identity::Unreadable) {
+            return desk.reply(id, Reply::Failed(Error::Damaged(META_DAMAGED)));
         }
         if self.queue.len() >= desk.config.queue_max {
             return desk.reply(id, Reply::Failed(Error::Overloaded));
         }
         self.queue.push_back((id, request));
+        if self.is_unread() {
+            return self.read_again(desk);
+        }
         self.drain(desk);
     }
 
@@ -170,7 +179,11 @@ impl Copy {
             return Begun::Blocked(id, request);
         }
         if self.needs_log(&request) {
-            self.start_opening(desk, Some(id));
+            if desk.may_open() {
+                self.start_opening(desk, Some(id));
+            } else {
+                self.want_open(desk);
+            }
             return Begun::Blocked(id, request);
         }
         if self.meta.deleting && !matches!(request, Request::Delete { .. }) {
@@ -233,15 +246,46 @@ impl Copy {
     /// Takes the completion of a job of the task.
     pub(super) fn task_done(&mut self, desk: &mut Desk, result: Result<Output, disk::Error>) {
         let Some(task) = self.task.take() else { return };
+        let opened = task.opens();
         match *task {
             Task::Create(task) => self.create_done(desk, task, result),
+            Task::Read(file) => self.read_again_done(desk, file, result),
             Task::Open(task) => self.open_done(desk, task, result),
             Task::Fence(task) => self.fence_done(desk, task, result),
             Task::Seal(task) => self.seal_done(desk, task, result),
             Task::Latch(task) => self.latch_done(desk, task, result),
             Task::Delete(task) => self.delete_done(desk, task, result),
         }
+        if opened && !self.task.as_deref().is_some_and(Task::opens) {
+            desk.opening -= 1;
+        }
         self.drain(desk);
+    }
+
+    /// Waits until fewer files are open.
+    fn want_open(&mut self, desk: &mut Desk) {
+        if !std::mem::replace(&mut self.wants_open, true) {
+            desk.wanting.push_back(self.meta.segment);
+        }
+    }
+
+    /// Goes on with what waited until fewer files are open.
+    pub(super) fn may_open_now(&mut self, desk: &mut Desk) {
+        self.wants_open = false;
+        self.begin_creation(desk);
+        self.drain(desk);
+    }
+
+    /// What there is of the copy.
+    pub(super) fn status(&self) -> Status {
+        let creating = matches!(self.task.as_deref(), Some(Task::Create(_)));
+        match self.identity {
+            Identity::Unread(_) => Status::Unread,
+            Identity::Unreadable => Status::Unreadable,
+            Identity::Known if creating => Status::Creating,
+            Identity::Known if self.meta.deleting => Status::Deleting,
+            Identity::Known => Status::Here(self.extent()),
+        }
     }
 
     /// Where the copy stands. For an unsealed copy that has not been opened, only what `copy.meta` says.
@@ -252,6 +296,7 @@ impl Copy {
         };
         let last_append =
             self.log.as_ref().map(|log| log.last_time).filter(|time| *time > WallTime::default());
+        let last_append = last_append.max(self.meta.sealed_at);
         Extent { base: self.meta.base, end, bytes, epoch: self.meta.epoch, last_append, state: self.state() }
     }
 
@@ -267,6 +312,7 @@ impl Copy {
 
     /// Replaces `copy.meta` by what `meta` says now.
     fn replace_meta(&mut self, desk: &mut Desk, owner: Owner) {
+        assert!(!self.is_out_of_reach(), "nothing is written over what could not be read");
         if !self.aside_clean {
             desk.run(Owner::Nobody, vec![Step::Remove(layout::meta_aside(self.meta.segment))]);
         }
@@ -319,8 +365,11 @@ impl Copy {
         (self.damage.is_some() && !desk.config.has_bug(Bug::LowerEvidence)) || unproven
     }
 
-    /// Records the durable end, if the copy has been idle since `before`.
+    /// Records the durable end, of a copy that nobody uses now.
     pub(super) fn record_end(&mut self, desk: &mut Desk) {
+        if let Some(log) = self.log.as_mut().filter(|log| log.is_settled()) {
+            log.rest();
+        }
         let Some(log) = &self.log else { return };
         if self.meta.sealed_at.is_some() || self.is_evidence(desk) || self.task.is_some() || !log.is_settled()
         {
@@ -347,6 +396,39 @@ impl Copy {
             if forget {
                 self.log = None;
             }
+        }
+    }
+
+    /// Adds what the copy holds to the store's numbers.
+    pub(super) fn count(&self, gauges: &mut Gauges) {
+        gauges.queued += self.queue.len();
+        gauges.reads += self.reads as usize;
+        if let Some(log) = &self.log {
+            gauges.unanswered += log.unanswered.len();
+            gauges.held_bytes += log.appended.position.saturating_sub(log.written.position);
+        }
+    }
+
+    /// Where zeros should be written behind the log's end, `(file, position, length)`, so that the next appends
+    /// need not make the file longer. Not while the copy is in use.
+    pub(super) fn wants_ahead(&mut self, desk: &mut Desk) -> Option<(FileId, u64, u64)> {
+        let segment = self.meta.segment;
+        let fit = self.task.is_none() && self.meta.sealed_at.is_none() && self.meta.latched.is_none();
+        let log = self.log.as_mut().filter(|_| fit)?;
+        let len = log.ahead(desk)?;
+        let at = log.allocated.max(log.appended.position);
+        Some((log.file(desk, segment), at, len))
+    }
+
+    /// Zeros were written behind the log's end, or could not be: then the file is opened anew for the next append,
+    /// under a number that did not fail.
+    pub(super) fn grown_ahead(&mut self, desk: &mut Desk, file: FileId, end: u64, failed: bool) {
+        let idle = self.task.is_none() && self.reads == 0;
+        let Some(log) = self.log.as_mut().filter(|log| log.is_file(file)) else { return };
+        if !failed {
+            log.allocated = log.allocated.max(end);
+        } else if idle && log.flushes == 0 {
+            log.close(desk);
         }
     }
 

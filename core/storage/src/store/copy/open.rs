@@ -12,7 +12,7 @@ use crate::segment::index::Sparse;
 use crate::segment::layout;
 use crate::segment::scan::{Scan, Stop};
 use crate::store::desk::{Desk, Owner};
-use crate::store::replay::Owed;
+use crate::store::replay::Lives;
 use crate::store::{Damage, DamageClass, Error, Notice, Reply, RequestId};
 
 /// A copy being opened for the request at the head of its queue.
@@ -52,31 +52,36 @@ impl Copy {
         let file = desk.new_file();
         let path = layout::log(self.meta.segment, self.meta.base);
         let stage = if self.log.is_some() { Stage::Reopen } else { Stage::Log };
+        desk.opening += 1;
         self.opening(desk, Ticket { request, file }, stage, vec![Step::Open { file, path }]);
     }
 
-    /// Takes what the journal holds for this copy and begins to put it in its place; false when there is nothing
-    /// to do.
-    pub(in crate::store) fn bring_home(&mut self, desk: &mut Desk, owed: Owed) -> bool {
-        let nonce = self.meta.nonce;
-        self.patches = owed.patches.into_iter().filter(|patch| patch.nonce == nonce).collect();
-        let must_reach = owed.must_reach.get(&nonce).copied();
-        let takes_appends = self.meta.sealed_at.is_none() && !self.meta.deleting && !self.unreadable;
-        if !takes_appends || (self.patches.is_empty() && must_reach.is_none()) {
-            self.patches = Vec::new();
-            return false;
-        }
-        self.meta.durable_position = self.meta.durable_position.max(must_reach.unwrap_or(0));
-        self.start_opening(desk, None);
-        true
+    /// Takes what the journal holds for this copy; the next opening puts it in its place. False when there is
+    /// nothing to put there.
+    pub(in crate::store) fn owe(&mut self, lives: &Lives) -> bool {
+        let takes_appends =
+            !self.is_out_of_reach() && self.meta.sealed_at.is_none() && !self.meta.deleting;
+        self.owed = lives.get(&self.meta.nonce).filter(|_| takes_appends).cloned().map(Box::new);
+        self.owed.is_some()
     }
 
-    /// Takes the copy out of service because nobody can say whether it lost frames, unless it cannot have.
+    /// Has what the journal holds for this copy put in its place.
+    pub(in crate::store) fn bring_home(&mut self, desk: &mut Desk) {
+        self.start_opening(desk, None);
+    }
+
+    /// Whether nobody can say that the copy lost nothing, now that uses of the journal up to `sequence` have.
+    pub(in crate::store) fn may_have_lost(&self, sequence: u64) -> bool {
+        !self.is_out_of_reach()
+            && self.meta.born <= sequence
+            && self.meta.sealed_at.is_none()
+            && !self.meta.deleting
+            && self.meta.latched.is_none()
+    }
+
+    /// Takes the copy out of service because nobody can say whether it lost frames.
     pub(in crate::store) fn suspect(&mut self, desk: &mut Desk) {
-        let safe = self.meta.sealed_at.is_some() || self.meta.deleting || self.unreadable;
-        if !safe && self.meta.latched.is_none() {
-            self.latch(desk, "the journal is damaged".to_owned());
-        }
+        self.latch(desk, "the journal is damaged".to_owned());
     }
 
     fn opening(&mut self, desk: &mut Desk, ticket: Ticket, stage: Stage, steps: Vec<Step>) {
@@ -173,7 +178,8 @@ impl Copy {
     fn log_opened(&mut self, desk: &mut Desk, ticket: Ticket, file_len: u64) {
         let file = ticket.file;
         if self.meta.sealed_at.is_none() {
-            let recovery = Recovery::new(&desk.config, self.meta, file, file_len, self.patches.clone());
+            let owed = self.owed.as_deref().cloned().unwrap_or_default();
+            let recovery = Recovery::new(&desk.config, self.meta, file, file_len, owed);
             return self.recover(desk, ticket, Box::new(recovery));
         }
         if file_len > self.meta.durable_position && self.meta.latched.is_none() {
@@ -200,7 +206,7 @@ impl Copy {
         let file_len = recovery.file_len();
         let verdict = recovery.into_verdict();
         // Only now are they not needed any more: an attempt that fails is made again.
-        self.patches = Vec::new();
+        self.owed = None;
         let mark = Mark { end: verdict.end, position: verdict.position };
         let path = layout::log(segment, self.meta.base);
         let mut log = Log::new(path, mark, verdict.index, file_len, verdict.last_time);

@@ -49,7 +49,9 @@ impl Copy {
     }
 
     fn collect(&mut self, desk: &mut Desk, request: RequestId, start: Entry, from: Offset, bytes_max: usize) {
+        let interval = self.log.as_ref().map_or(0, |log| log.index.interval());
         let collect = Collect::new(self.meta.identity(), start, from, bytes_max, self.file_end());
+        let collect = collect.behind(interval);
         let what = What::Batches { collect, from, bytes_max };
         self.go_on(desk, Box::new(ReadOp { request, start: start.position, what }));
     }

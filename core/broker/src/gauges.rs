@@ -1,0 +1,58 @@
+//! How much a node has of what it bounds, for whoever watches it.
+
+use crate::node::Node;
+use crate::segments::State;
+
+/// Numbers at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Topics in the metadata.
+    pub topics: usize,
+    /// Ranges this node has appended to, or has to end a segment of.
+    pub ranges: usize,
+    /// Segments that take records.
+    pub open_segments: usize,
+    /// Ranges that take no records until a person has looked.
+    pub stopped_ranges: usize,
+    /// Ranges that wait until an ancestor has ended.
+    pub blocked_ranges: usize,
+    /// Produce requests without an answer, and their bytes.
+    pub produces: (usize, usize),
+    /// Long polls and streams that wait for records.
+    pub parked: usize,
+    /// Open push streams.
+    pub streams: usize,
+    /// Groups with members, and their members.
+    pub groups: (usize, usize),
+}
+
+impl Node {
+    /// Counts. Takes time in proportion to the ranges this node knows: ask a few times a minute.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        let mut gauges = Gauges {
+            topics: self.core.meta.vnode().topic_count(),
+            ranges: self.ranges.len(),
+            blocked_ranges: self.blocked.len(),
+            produces: self.load.waiting(),
+            parked: self.waiters.len(),
+            streams: self.streams.len(),
+            groups: self.groups.count(),
+            ..Gauges::default()
+        };
+        for range in self.ranges.values() {
+            match &range.state {
+                State::Open(_) => gauges.open_segments += 1,
+                State::Stopped => gauges.stopped_ranges += 1,
+                State::Idle
+                | State::Blocked
+                | State::Registering
+                | State::Unmade { .. }
+                | State::Creating { .. }
+                | State::Stale { .. }
+                | State::Ending(_) => {}
+            }
+        }
+        gauges
+    }
+}

@@ -1,0 +1,222 @@
+//! Users and their rights, as administrators change and list them.
+//!
+//! Owns the answers of these requests and the users that are made at the start. Does not see a password: what
+//! comes here was hashed at the edge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use metadata::cluster::{self as tables, Grant, PasswordHash, Refusal, UserName};
+use types::Instant;
+use wire::Reason;
+
+use crate::action::{Action, Notice, Reply, UserInfo};
+use crate::auth::{Operation, Session};
+use crate::cluster::{Decided, Error, Then};
+use crate::event::{RequestId, Right, Users};
+use crate::node::{Core, Node};
+use crate::replica::Fate;
+
+/// How long the start waits for the users it makes.
+const SEED_WAIT: Duration = Duration::from_secs(5);
+
+/// Users that are made at the start and were not decided yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seeding {
+    undecided: usize,
+    /// When the node serves without them.
+    pub(crate) deadline: Instant,
+}
+
+impl Node {
+    /// Answers what an administrator asks about users.
+    pub(crate) fn users(&mut self, id: RequestId, session: &Session, request: Users) {
+        if !self.is_admin(session) {
+            return self.core.reply(id, Reply::Failed(Reason::PermissionDenied));
+        }
+        if let Err(reason) = self.admin_users(id, request) {
+            self.core.reply(id, Reply::Failed(reason));
+        }
+    }
+
+    fn admin_users(&mut self, id: RequestId, request: Users) -> Result<(), Reason> {
+        match request {
+            Users::Check => self.core.reply(id, Reply::Done),
+            Users::Create { username, hash, permissions } => {
+                UserName::new(&username).map_err(|_| Reason::InvalidUsername)?;
+                self.core.create_user(username, stored(&hash)?, permissions, Then::User(id));
+            }
+            Users::Delete { username } => self.core.delete_user(id, username),
+            Users::ChangePassword { username, hash } => {
+                self.core.change_password(id, username, stored(&hash)?);
+            }
+            Users::List => {
+                let users = self.core.meta.cluster().users();
+                let users = users
+                    .map(|(name, user)| UserInfo { name: name.shared(), permissions: user.permissions })
+                    .collect();
+                self.core.reply(id, Reply::Users(users));
+            }
+            Users::Grant(right) => self.core.grant(id, grant(right)?),
+            Users::Revoke(right) => self.core.revoke(id, grant(right)?),
+            Users::ListRights { username } => {
+                let name = std::str::from_utf8(&username).unwrap_or_default();
+                let rights = self.core.meta.cluster().grants_of(name);
+                let rights =
+                    rights.map(|(operation, pattern)| (token(operation), pattern.to_string())).collect();
+                self.core.reply(id, Reply::Rights(rights));
+            }
+            Users::Unlock { username, address } => {
+                UserName::new(&username).map_err(|_| Reason::InvalidUsername)?;
+                let address = address.map(|address| Bytes::copy_from_slice(address.as_bytes()));
+                self.core.unlock(id, username, address);
+            }
+        }
+        Ok(())
+    }
+
+    /// The cluster group decided on something.
+    pub(crate) fn cluster_decided(&mut self, decided: Decided) {
+        match decided {
+            Decided::SessionsEnded { user, revision } => {
+                // Before the node serves nobody has a session: this is the log being read again.
+                if self.serves() {
+                    self.core.out.push(Action::Revoked { user, revision: revision.0 });
+                }
+            }
+            Decided::Done { then, result } => match then {
+                Then::User(id) => self.answer(id, result.map_err(user_reason)),
+                Then::Right(id) | Then::Unlock(id) => self.answer(id, result.map_err(right_reason)),
+                Then::Seed(user) => self.seeded(user, result),
+                Then::LoginFailed { id, user, address } => self.failure_counted(id, user, address, result),
+                Then::LoggedIn { id, session } => self.logged_in(id, session, result),
+                // It is tried again when somebody looks the next time.
+                Then::Forget => {}
+            },
+        }
+    }
+
+    fn answer(&mut self, id: RequestId, result: Result<tables::Reply, Reason>) {
+        self.core.reply(id, result.map_or_else(Reply::Failed, |_| Reply::Done));
+    }
+
+    /// The cluster's tables are here: makes the users that have to be there.
+    pub(crate) fn seed_users(&mut self) {
+        let cluster = self.core.meta.cluster();
+        let missing = |seed: &crate::SeedUser| cluster.user(&seed.name).is_none();
+        let seeds: Vec<_> =
+            self.core.config.seed_users.iter().filter(|seed| missing(seed)).cloned().collect();
+        let deadline = self.core.now.plus(SEED_WAIT);
+        self.seeding = Some(Seeding { undecided: seeds.len(), deadline });
+        for seed in seeds {
+            let then = Then::Seed(Arc::clone(&seed.name));
+            match PasswordHash::new(seed.hash.as_bytes()) {
+                Ok(hash) => {
+                    let name = Bytes::copy_from_slice(seed.name.as_bytes());
+                    self.core.create_user(name, hash, seed.permissions, then);
+                }
+                Err(_) => self.seed_failed(&seed.name, "its password hash is not a PHC string"),
+            }
+        }
+    }
+
+    fn seeded(&mut self, user: Arc<str>, result: Result<tables::Reply, Error>) {
+        match result {
+            Ok(_) => {
+                self.core.out.push(Action::Seeded { user });
+                self.seed_decided();
+            }
+            // Another node was faster.
+            Err(Error::Refused(Refusal::UserExists)) => self.seed_decided(),
+            Err(Error::Refused(refusal)) => self.seed_failed(&user, &refusal.to_string()),
+            Err(Error::Lost(_)) => self.seed_failed(&user, "the user store did not commit"),
+        }
+    }
+
+    fn seed_failed(&mut self, user: &str, why: &str) {
+        self.core.notice(Notice::SeedFailed { detail: format!("{user}: {why}") });
+        self.seed_decided();
+    }
+
+    fn seed_decided(&mut self) {
+        if let Some(seeding) = &mut self.seeding {
+            seeding.undecided = seeding.undecided.saturating_sub(1);
+        }
+    }
+
+    /// Whether every user that has to be there is decided on, or was waited for long enough.
+    pub(crate) fn is_seeded(&mut self) -> bool {
+        let Some(seeding) = self.seeding else { return false };
+        if seeding.undecided > 0 && seeding.deadline > self.core.now {
+            return false;
+        }
+        if seeding.undecided > 0 {
+            let detail = format!("{} users were not decided on in time", seeding.undecided);
+            self.core.notice(Notice::SeedFailed { detail });
+        }
+        self.seeding = Some(Seeding { undecided: 0, ..seeding });
+        true
+    }
+}
+
+impl Core {
+    /// A session of the user as it is now.
+    pub(crate) fn session_of(&self, user: &str) -> Option<Session> {
+        let (name, user) = (user, self.meta.cluster().user(user)?);
+        Some(Session { user: name.into(), revision: user.revision.0 })
+    }
+}
+
+/// The edge hashes: what it sends is a PHC string unless it has a bug.
+fn stored(hash: &str) -> Result<PasswordHash, Reason> {
+    PasswordHash::new(hash.as_bytes()).map_err(|_| Reason::InternalError)
+}
+
+fn grant(right: Right) -> Result<Grant, Reason> {
+    let operation = match &right.operation[..] {
+        b"produce" => Operation::Produce,
+        b"consume" => Operation::Consume,
+        _ => return Err(Reason::InvalidOperation),
+    };
+    Ok(Grant { user: right.username, operation, pattern: right.pattern })
+}
+
+fn token(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Produce => "produce",
+        Operation::Consume => "consume",
+    }
+}
+
+fn user_reason(error: Error) -> Reason {
+    match error {
+        Error::Refused(refusal) => reason(refusal),
+        Error::Lost(Fate::NotRecorded | Fate::Unknown) => Reason::PersistFailed,
+    }
+}
+
+fn right_reason(error: Error) -> Reason {
+    match error {
+        Error::Refused(refusal) => reason(refusal),
+        Error::Lost(Fate::NotRecorded) => Reason::Unavailable,
+        Error::Lost(Fate::Unknown) => Reason::Timeout,
+    }
+}
+
+/// What a refusal is on the wire.
+pub(crate) fn reason(refusal: Refusal) -> Reason {
+    match refusal {
+        Refusal::InvalidUserName => Reason::InvalidUsername,
+        Refusal::UserExists => Reason::UserExists,
+        Refusal::NoSuchUser => Reason::UserNotFound,
+        Refusal::InvalidPattern => Reason::InvalidAcl,
+        // Room is made by removing some.
+        Refusal::TooManyUsers | Refusal::TooManyGrants | Refusal::TooManyPolicies => Reason::Overloaded,
+        Refusal::LaterVersion => Reason::Unavailable,
+        Refusal::UnknownCommand => Reason::UpgradePending,
+        Refusal::InvalidPolicy => Reason::InvalidPolicy,
+        Refusal::NoSuchPolicy => Reason::NoSuchPolicy,
+        Refusal::InvalidCommand | Refusal::AlreadyApplied | Refusal::InvalidAddress => Reason::InternalError,
+    }
+}

@@ -1,0 +1,13 @@
+//! What a client and a broker may say they understand in `hello`: one bit each, never used again for
+//! something else. An unknown bit is ignored.
+
+/// Topics are listed, described, sealed and deleted; ranges are split and merged.
+pub const TOPIC_ADMIN: u64 = 1;
+/// Records travel with checksums: `produce_batch` and `fetch_batches`.
+pub const BATCHES: u64 = 1 << 1;
+/// A time has a cursor: `seek_time`.
+pub const SEEK_TIME: u64 = 1 << 2;
+/// Groups are listed and described.
+pub const GROUP_ADMIN: u64 = 1 << 3;
+/// Users have roles: `set_role` and `list_users_v2`.
+pub const ROLES: u64 = 1 << 4;

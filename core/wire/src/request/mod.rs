@@ -1,0 +1,417 @@
+//! What clients ask, one variant for each operation.
+//!
+//! ```text
+//! request body = api_key:u16 correlation_id:u32 payload
+//! ```
+//!
+//! Decoding has two steps because the broker checks between them: the envelope says which operation it is
+//! and whom to answer even when the payload turns out to be garbage. Does not judge values: a null topic or
+//! an impossible name decodes, and is then simply a topic that does not exist.
+
+mod consume;
+mod produce;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use types::codec::{Error, Reader, Writer};
+use types::limits;
+
+pub use consume::{Commit, Fetch, StreamAck, Subscribe};
+pub use produce::{Produce, ProduceBatch, checksum};
+
+use crate::frame::PREFIX_BYTES;
+use crate::{ApiKey, Malformed, Str};
+
+/// Bytes in front of every payload.
+pub const ENVELOPE_BYTES: usize = 6;
+
+/// Most permissions in one list; there are three to name.
+const PERMISSIONS_MAX: usize = 256;
+
+/// What stands in front of every payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Number of the operation; not necessarily one there is, see [`ApiKey::from_number`].
+    pub api_key: u16,
+    /// Chosen by the client and echoed; any value.
+    pub correlation_id: u32,
+}
+
+impl Envelope {
+    /// Takes the envelope off a frame's body and leaves the payload; `None` when the body is too short.
+    #[must_use]
+    pub fn split(mut body: Bytes) -> Option<(Self, Bytes)> {
+        if body.len() < ENVELOPE_BYTES {
+            return None;
+        }
+        let envelope = Self { api_key: body.get_u16(), correlation_id: body.get_u32() };
+        Some((envelope, body))
+    }
+}
+
+/// A request. Byte strings are as they came: [`Str`] where null is possible, unchecked bytes inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Password authentication.
+    Auth {
+        /// Null is refused like a wrong one.
+        username: Str,
+        /// Null is refused like a wrong one.
+        password: Str,
+    },
+    /// Makes a topic.
+    CreateTopic {
+        /// Its name.
+        topic: Str,
+        /// Width of its keyspace; 0 asks for the default.
+        keyspace_bits: u8,
+    },
+    /// Appends records.
+    Produce(Produce),
+    /// Reads records.
+    Fetch(Fetch),
+    /// Stores a group's positions.
+    Commit(Commit),
+    /// Opens a push stream.
+    Subscribe(Subscribe),
+    /// Commits and returns credit on a push stream.
+    StreamAck(StreamAck),
+    /// Takes a member out of its group.
+    LeaveGroup {
+        /// The topic.
+        topic: Str,
+        /// The group.
+        group: Str,
+        /// The member.
+        member: Str,
+    },
+    /// Makes a user.
+    CreateUser {
+        /// The name.
+        username: Str,
+        /// In clear.
+        password: Str,
+        /// What it may do.
+        permissions: Vec<Str>,
+    },
+    /// Removes a user.
+    DeleteUser {
+        /// The name.
+        username: Str,
+    },
+    /// Sets a user's password.
+    ChangePassword {
+        /// The name.
+        username: Str,
+        /// In clear.
+        new_password: Str,
+    },
+    /// Lists users.
+    ListUsers,
+    /// Authentication by the connection's client certificate.
+    MtlsAuth,
+    /// Authentication by token.
+    TokenAuth {
+        /// The token.
+        jwt: Str,
+    },
+    /// Gives a right.
+    GrantAcl(Acl),
+    /// Takes a right away.
+    RevokeAcl(Acl),
+    /// Lists a user's rights.
+    ListAcls {
+        /// The user.
+        username: Str,
+    },
+    /// Says what the client is and asks what the broker is.
+    Hello {
+        /// Name and version, for logs.
+        client: Str,
+        /// What it understands, see [`crate::features`]; unknown bits are ignored.
+        features: u64,
+    },
+    /// Gives a user its role in the console.
+    SetRole {
+        /// The user.
+        username: Str,
+        /// The role; null takes it away.
+        role: Str,
+    },
+    /// Lists users with their roles.
+    ListUsersV2,
+    /// Lists topics in order of their names.
+    ListTopics {
+        /// Only names that begin with it; null for all.
+        prefix: Str,
+        /// Only names after it, so that a list goes on; null for all.
+        after: Str,
+        /// Topics wanted; as sent, see [`list_max_effective`].
+        max: u32,
+    },
+    /// Describes a topic and its ranges in order of their numbers.
+    DescribeTopic {
+        /// The topic.
+        topic: Str,
+        /// First range number wanted, inclusive: 0, then one more than the last that came.
+        from_range: u64,
+        /// Ranges wanted; as sent, see [`list_max_effective`].
+        max: u32,
+    },
+    /// Ends a topic for writers.
+    SealTopic {
+        /// The topic.
+        topic: Str,
+    },
+    /// Removes a topic and all its records.
+    DeleteTopic {
+        /// The topic.
+        topic: Str,
+    },
+    /// Replaces a range by its two halves.
+    SplitRange {
+        /// The topic.
+        topic: Str,
+        /// Number of the range.
+        range: u64,
+    },
+    /// Replaces two buddies by one range.
+    MergeRanges {
+        /// The topic.
+        topic: Str,
+        /// Number of one.
+        a: u64,
+        /// Number of the other.
+        b: u64,
+    },
+    /// Appends records that carry their own checksum.
+    ProduceBatch(ProduceBatch),
+    /// Reads records with the checksum of each run of them; fields as in [`Request::Fetch`].
+    FetchBatches(Fetch),
+    /// Asks for the cursor of a point in time.
+    SeekTime {
+        /// The topic.
+        topic: Str,
+        /// Append time, milliseconds since 1970: 0 is the beginning, `u64::MAX` the end.
+        at_ms: u64,
+    },
+    /// Lists a topic's groups in order of their names.
+    ListGroups {
+        /// The topic.
+        topic: Str,
+        /// Only names after it; null for all.
+        after: Str,
+        /// Groups wanted; as sent, see [`list_max_effective`].
+        max: u32,
+    },
+    /// Describes a group of a topic: its members and how far it is behind.
+    DescribeGroup {
+        /// The topic.
+        topic: Str,
+        /// The group.
+        group: Str,
+    },
+}
+
+/// A right of a user on the topics a pattern names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acl {
+    /// The user.
+    pub username: Str,
+    /// The right.
+    pub operation: Str,
+    /// The topics.
+    pub pattern: Str,
+}
+
+/// Items to answer a list operation with.
+#[must_use]
+pub fn list_max_effective(max: u32) -> u32 {
+    match max {
+        0 => limits::LIST_ITEMS_DEFAULT,
+        max => max.min(limits::LIST_ITEMS_MAX),
+    }
+}
+
+impl Acl {
+    fn decode(reader: &mut Reader) -> Result<Self, Error> {
+        Ok(Self { username: reader.opt_blob()?, operation: reader.opt_blob()?, pattern: reader.opt_blob()? })
+    }
+}
+
+impl Request {
+    /// Which operation it is.
+    #[must_use]
+    pub fn api_key(&self) -> ApiKey {
+        match self {
+            Self::Auth { .. } => ApiKey::Auth,
+            Self::CreateTopic { .. } => ApiKey::CreateTopic,
+            Self::Produce(_) => ApiKey::Produce,
+            Self::Fetch(_) => ApiKey::Fetch,
+            Self::Commit(_) => ApiKey::Commit,
+            Self::Subscribe(_) => ApiKey::Subscribe,
+            Self::StreamAck(_) => ApiKey::StreamAck,
+            Self::LeaveGroup { .. } => ApiKey::LeaveGroup,
+            Self::CreateUser { .. } => ApiKey::CreateUser,
+            Self::DeleteUser { .. } => ApiKey::DeleteUser,
+            Self::ChangePassword { .. } => ApiKey::ChangePassword,
+            Self::ListUsers => ApiKey::ListUsers,
+            Self::MtlsAuth => ApiKey::MtlsAuth,
+            Self::TokenAuth { .. } => ApiKey::TokenAuth,
+            Self::GrantAcl(_) => ApiKey::GrantAcl,
+            Self::RevokeAcl(_) => ApiKey::RevokeAcl,
+            Self::ListAcls { .. } => ApiKey::ListAcls,
+            Self::Hello { .. } => ApiKey::Hello,
+            Self::SetRole { .. } => ApiKey::SetRole,
+            Self::ListUsersV2 => ApiKey::ListUsersV2,
+            Self::ListTopics { .. } => ApiKey::ListTopics,
+            Self::DescribeTopic { .. } => ApiKey::DescribeTopic,
+            Self::SealTopic { .. } => ApiKey::SealTopic,
+            Self::DeleteTopic { .. } => ApiKey::DeleteTopic,
+            Self::SplitRange { .. } => ApiKey::SplitRange,
+            Self::MergeRanges { .. } => ApiKey::MergeRanges,
+            Self::ProduceBatch(_) => ApiKey::ProduceBatch,
+            Self::FetchBatches(_) => ApiKey::FetchBatches,
+            Self::SeekTime { .. } => ApiKey::SeekTime,
+            Self::ListGroups { .. } => ApiKey::ListGroups,
+            Self::DescribeGroup { .. } => ApiKey::DescribeGroup,
+        }
+    }
+
+    /// Decodes one operation's payload, all of it. The lists of users and `mtls_auth` ignore theirs.
+    pub fn decode(api_key: ApiKey, payload: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(payload);
+        let r = &mut reader;
+        let request = match api_key {
+            ApiKey::ListUsers => return Ok(Self::ListUsers),
+            ApiKey::ListUsersV2 => return Ok(Self::ListUsersV2),
+            ApiKey::MtlsAuth => return Ok(Self::MtlsAuth),
+            ApiKey::Auth => Self::Auth { username: r.opt_blob()?, password: r.opt_blob()? },
+            ApiKey::CreateTopic => Self::CreateTopic { topic: r.opt_blob()?, keyspace_bits: r.u8()? },
+            ApiKey::Produce => Self::Produce(Produce::decode(r)?),
+            ApiKey::Fetch => Self::Fetch(Fetch::decode(r)?),
+            ApiKey::Commit => Self::Commit(Commit::decode(r)?),
+            ApiKey::Subscribe => Self::Subscribe(Subscribe::decode(r)?),
+            ApiKey::StreamAck => Self::StreamAck(StreamAck::decode(r)?),
+            ApiKey::LeaveGroup => {
+                Self::LeaveGroup { topic: r.opt_blob()?, group: r.opt_blob()?, member: r.opt_blob()? }
+            }
+            ApiKey::CreateUser => Self::CreateUser {
+                username: r.opt_blob()?,
+                password: r.opt_blob()?,
+                permissions: decode_strings(r)?,
+            },
+            ApiKey::DeleteUser => Self::DeleteUser { username: r.opt_blob()? },
+            ApiKey::ChangePassword => {
+                Self::ChangePassword { username: r.opt_blob()?, new_password: r.opt_blob()? }
+            }
+            ApiKey::TokenAuth => Self::TokenAuth { jwt: r.opt_blob()? },
+            ApiKey::GrantAcl => Self::GrantAcl(Acl::decode(r)?),
+            ApiKey::RevokeAcl => Self::RevokeAcl(Acl::decode(r)?),
+            ApiKey::ListAcls => Self::ListAcls { username: r.opt_blob()? },
+            ApiKey::Hello => Self::Hello { client: r.opt_blob()?, features: r.u64()? },
+            ApiKey::SetRole => Self::SetRole { username: r.opt_blob()?, role: r.opt_blob()? },
+            ApiKey::ListTopics => {
+                Self::ListTopics { prefix: r.opt_blob()?, after: r.opt_blob()?, max: r.u32()? }
+            }
+            ApiKey::DescribeTopic => {
+                Self::DescribeTopic { topic: r.opt_blob()?, from_range: r.u64()?, max: r.u32()? }
+            }
+            ApiKey::SealTopic => Self::SealTopic { topic: r.opt_blob()? },
+            ApiKey::DeleteTopic => Self::DeleteTopic { topic: r.opt_blob()? },
+            ApiKey::SplitRange => Self::SplitRange { topic: r.opt_blob()?, range: r.u64()? },
+            ApiKey::MergeRanges => Self::MergeRanges { topic: r.opt_blob()?, a: r.u64()?, b: r.u64()? },
+            ApiKey::ProduceBatch => Self::ProduceBatch(ProduceBatch::decode(r)?),
+            ApiKey::FetchBatches => Self::FetchBatches(Fetch::decode(r)?),
+            ApiKey::SeekTime => Self::SeekTime { topic: r.opt_blob()?, at_ms: r.u64()? },
+            ApiKey::ListGroups => {
+                Self::ListGroups { topic: r.opt_blob()?, after: r.opt_blob()?, max: r.u32()? }
+            }
+            ApiKey::DescribeGroup => Self::DescribeGroup { topic: r.opt_blob()?, group: r.opt_blob()? },
+        };
+        reader.finish()?;
+        Ok(request)
+    }
+
+    /// Appends the whole frame to `out`, length prefix included.
+    pub fn encode(&self, correlation_id: u32, out: &mut BytesMut) {
+        let start = out.len();
+        out.put_u32(0);
+        out.put_u16(self.api_key().number());
+        out.put_u32(correlation_id);
+        self.encode_payload(out);
+        let length = u32::try_from(out.len() - start - PREFIX_BYTES).expect("frames are limited below 4 GiB");
+        out[start..start + PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
+    }
+
+    fn encode_payload(&self, out: &mut BytesMut) {
+        match self {
+            Self::Auth { username, password } => put_strings(out, [username, password]),
+            Self::CreateTopic { topic, keyspace_bits } => {
+                put_strings(out, [topic]);
+                out.put_u8(*keyspace_bits);
+            }
+            Self::Produce(produce) => produce.encode(out),
+            Self::ProduceBatch(batch) => batch.encode(out),
+            Self::Fetch(fetch) | Self::FetchBatches(fetch) => fetch.encode(out),
+            Self::Commit(commit) => commit.encode(out),
+            Self::Subscribe(subscribe) => subscribe.encode(out),
+            Self::StreamAck(ack) => ack.encode(out),
+            Self::LeaveGroup { topic, group, member } => put_strings(out, [topic, group, member]),
+            Self::CreateUser { username, password, permissions } => {
+                put_strings(out, [username, password]);
+                out.put_count(permissions.len());
+                put_strings(out, permissions);
+            }
+            Self::ChangePassword { username, new_password } => put_strings(out, [username, new_password]),
+            Self::ListUsers | Self::ListUsersV2 | Self::MtlsAuth => {}
+            Self::TokenAuth { jwt } => put_strings(out, [jwt]),
+            Self::GrantAcl(Acl { username, operation, pattern })
+            | Self::RevokeAcl(Acl { username, operation, pattern }) => {
+                put_strings(out, [username, operation, pattern]);
+            }
+            Self::DeleteUser { username } | Self::ListAcls { username } => put_strings(out, [username]),
+            Self::Hello { client, features } => {
+                put_strings(out, [client]);
+                out.put_u64(*features);
+            }
+            Self::SetRole { username, role } => put_strings(out, [username, role]),
+            Self::ListTopics { prefix: first, after, max }
+            | Self::ListGroups { topic: first, after, max } => {
+                put_strings(out, [first, after]);
+                out.put_u32(*max);
+            }
+            Self::DescribeTopic { topic, from_range, max } => {
+                put_strings(out, [topic]);
+                out.put_u64(*from_range);
+                out.put_u32(*max);
+            }
+            Self::SealTopic { topic } | Self::DeleteTopic { topic } => put_strings(out, [topic]),
+            Self::SplitRange { topic, range: number } | Self::SeekTime { topic, at_ms: number } => {
+                put_strings(out, [topic]);
+                out.put_u64(*number);
+            }
+            Self::MergeRanges { topic, a, b } => {
+                put_strings(out, [topic]);
+                out.put_u64(*a);
+                out.put_u64(*b);
+            }
+            Self::DescribeGroup { topic, group } => put_strings(out, [topic, group]),
+        }
+    }
+}
+
+fn put_strings<'a>(out: &mut BytesMut, strings: impl IntoIterator<Item = &'a Str>) {
+    for string in strings {
+        out.put_opt_blob(string.as_deref());
+    }
+}
+
+/// `list<str>` of a user's permissions.
+pub(crate) fn decode_strings(reader: &mut Reader) -> Result<Vec<Str>, Error> {
+    let count = reader.count(1)?;
+    // A counted byte becomes an item 32 times its size, so the count alone does not bound memory.
+    if count > PERMISSIONS_MAX {
+        return Err(Error::Invalid("a count"));
+    }
+    (0..count).map(|_| reader.opt_blob()).collect()
+}

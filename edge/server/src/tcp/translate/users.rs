@@ -1,0 +1,187 @@
+//! Users and their rights, for administrators.
+
+use std::sync::Arc;
+
+use broker::{Form, Permissions, Request, Right, UserInfo, Users};
+use bytes::Bytes;
+use wire::request::Acl;
+use wire::response::{Grant, User};
+use wire::{ApiKey, Payload, Reason, Str};
+
+use super::Ask;
+
+/// A change that needs a password hashed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tcp) enum NewPassword {
+    /// Of a user that is made.
+    Create { username: Bytes, permissions: Permissions },
+    /// Of one there is.
+    Change { username: Bytes },
+}
+
+impl NewPassword {
+    /// The request once the password was hashed.
+    pub(in crate::tcp) fn with(self, hash: Arc<str>) -> Request {
+        Request::Users(match self {
+            Self::Create { username, permissions } => Users::Create { username, hash, permissions },
+            Self::Change { username } => Users::ChangePassword { username, hash },
+        })
+    }
+}
+
+/// Whether it is for administrators only, whatever it carries.
+pub(super) fn administers(key: ApiKey) -> bool {
+    match key {
+        ApiKey::CreateUser
+        | ApiKey::DeleteUser
+        | ApiKey::ChangePassword
+        | ApiKey::ListUsers
+        | ApiKey::GrantAcl
+        | ApiKey::RevokeAcl
+        | ApiKey::ListAcls => true,
+        ApiKey::Auth
+        | ApiKey::CreateTopic
+        | ApiKey::Produce
+        | ApiKey::Fetch
+        | ApiKey::Commit
+        | ApiKey::Subscribe
+        | ApiKey::StreamAck
+        | ApiKey::LeaveGroup
+        | ApiKey::MtlsAuth
+        | ApiKey::TokenAuth
+        | ApiKey::Hello
+        | ApiKey::SetRole
+        | ApiKey::ListUsersV2
+        | ApiKey::ListTopics
+        | ApiKey::DescribeTopic
+        | ApiKey::SealTopic
+        | ApiKey::DeleteTopic
+        | ApiKey::SplitRange
+        | ApiKey::MergeRanges
+        | ApiKey::ProduceBatch
+        | ApiKey::FetchBatches
+        | ApiKey::SeekTime
+        | ApiKey::ListGroups
+        | ApiKey::DescribeGroup => false,
+    }
+}
+
+// Names and patterns are the node's to judge, and null is one that nobody has; what is left is judged here.
+
+pub(super) fn create(username: Str, password: Str, permissions: &[Str]) -> Ask {
+    let Some(permissions) = parse_permissions(permissions) else {
+        return Ask::Refuse(Reason::InvalidPermissions);
+    };
+    let username = username.unwrap_or_default();
+    with_password(NewPassword::Create { username, permissions }, password)
+}
+
+pub(super) fn change_password(username: Str, password: Str) -> Ask {
+    with_password(NewPassword::Change { username: username.unwrap_or_default() }, password)
+}
+
+pub(super) fn delete(username: Str) -> Ask {
+    node(Users::Delete { username: username.unwrap_or_default() })
+}
+
+pub(super) fn list() -> Ask {
+    node(Users::List)
+}
+
+pub(super) fn grant(acl: Acl) -> Ask {
+    node(Users::Grant(right(acl)))
+}
+
+pub(super) fn revoke(acl: Acl) -> Ask {
+    node(Users::Revoke(right(acl)))
+}
+
+pub(super) fn list_rights(username: Str) -> Ask {
+    node(Users::ListRights { username: username.unwrap_or_default() })
+}
+
+fn node(users: Users) -> Ask {
+    Ask::Node(Request::Users(users), Form::Records)
+}
+
+fn with_password(change: NewPassword, password: Str) -> Ask {
+    match password {
+        Some(password) => Ask::Hash(change, password),
+        None => Ask::Refuse(Reason::InvalidPassword),
+    }
+}
+
+fn right(acl: Acl) -> Right {
+    Right {
+        username: acl.username.unwrap_or_default(),
+        operation: acl.operation.unwrap_or_default(),
+        pattern: acl.pattern.unwrap_or_default(),
+    }
+}
+
+fn parse_permissions(list: &[Str]) -> Option<Permissions> {
+    let mut permissions = Permissions::default();
+    for permission in list {
+        match permission.as_deref()? {
+            b"admin" => permissions.admin = true,
+            b"produce" => permissions.produce = true,
+            b"consume" => permissions.consume = true,
+            _ => return None,
+        }
+    }
+    Some(permissions)
+}
+
+pub(super) fn users(users: Vec<UserInfo>) -> Payload {
+    let user = |user: UserInfo| User {
+        username: Some(Bytes::copy_from_slice(user.name.as_bytes())),
+        permissions: permission_names(user.permissions),
+    };
+    Payload::Users(users.into_iter().map(user).collect())
+}
+
+fn permission_names(permissions: Permissions) -> Vec<Str> {
+    let Permissions { admin, produce, consume } = permissions;
+    let all = [("admin", admin), ("produce", produce), ("consume", consume)];
+    let given = all.into_iter().filter(|(_, given)| *given);
+    given.map(|(name, _)| Some(Bytes::from_static(name.as_bytes()))).collect()
+}
+
+pub(super) fn rights(rights: Vec<(&'static str, String)>) -> Payload {
+    let grant = |(operation, pattern): (&'static str, String)| Grant {
+        operation: Some(Bytes::from_static(operation.as_bytes())),
+        pattern: Some(pattern.into()),
+    };
+    Payload::Grants(rights.into_iter().map(grant).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permissions_are_the_three_words_and_nothing_else() {
+        let parse = |words: &[&'static str]| {
+            let words: Vec<Str> =
+                words.iter().map(|word| Some(Bytes::from_static(word.as_bytes()))).collect();
+            parse_permissions(&words)
+        };
+        let both = Permissions { produce: true, consume: true, ..Permissions::default() };
+        assert_eq!(parse(&["produce", "consume", "produce"]), Some(both));
+        assert_eq!(parse(&[]), Some(Permissions::default()));
+        assert_eq!(parse(&["admin", "root"]), None);
+        assert_eq!(parse(&["Admin"]), None);
+        assert_eq!(parse_permissions(&[None]), None);
+        assert_eq!(permission_names(both), [Some("produce".into()), Some("consume".into())]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_user_is_told_to_administrators_only() {
+        let create = |password: Option<&'static str>, permission: &'static str| {
+            create(Some("u".into()), password.map(Bytes::from), &[Some(permission.into())])
+        };
+        assert!(matches!(create(Some("p"), "admin"), Ask::Hash(NewPassword::Create { .. }, _)));
+        assert!(matches!(create(Some("p"), "x"), Ask::Refuse(Reason::InvalidPermissions)));
+        assert!(matches!(create(None, "admin"), Ask::Refuse(Reason::InvalidPassword)));
+    }
+}
