@@ -91,7 +91,7 @@ bugs:
 	in_world broker core/broker/src/planted.rs
 
 e2e:
-	$(TESTS) -p malachi-cli --test commands --test connections --test restart
+	$(TESTS) -p malachi-cli --test "*"
 
 fuzz:
 	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked -p malachi-types -p malachi-wire -p malachi-storage -p malachi-raft -p malachi-metadata

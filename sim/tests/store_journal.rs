@@ -210,9 +210,8 @@ fn a_copy_that_could_not_be_read_comes_back_by_itself() {
         disk.inject(read_fails(layout::meta(segment(seq)), 1));
     }
     let mut store = Single::start(disk, &config());
-    let unread = |store: &Single| {
-        (0..9).filter(|seq| store.status(segment(*seq)) == Some(Status::Unread)).count()
-    };
+    let unread =
+        |store: &Single| (0..9).filter(|seq| store.status(segment(*seq)) == Some(Status::Unread)).count();
     assert_eq!(unread(&store), 9);
     store.idle();
     assert_eq!(unread(&store), 5, "a few with each tick");
@@ -245,25 +244,25 @@ fn a_copy_that_could_not_be_read_hears_of_the_journals_damage_later() {
 /// A process that died inside a creation left a directory that was called foreign for ever.
 #[test]
 fn whatever_a_creation_left_half_made_is_removed_and_told_once() {
-    let create_request = || Request::Create {
-        segment: segment(0),
-        base: Offset::ZERO,
-        epoch: Epoch(1),
-        expect_full: false,
-    };
+    let create_request =
+        || Request::Create { segment: segment(0), base: Offset::ZERO, epoch: Epoch(1), expect_full: false };
     let (mut cleared, mut whole) = (0, 0);
     for seed in 0..300 {
         let mut store = fresh(seed, &config());
         store.send(create_request());
         let mut store = if seed % 2 == 0 { store.after_kill() } else { store.after_power_loss() };
         assert!(store.foreign.is_empty(), "seed {seed}: {:?}", store.foreign);
-        let told = store.notices.iter().filter(|notice| **notice == Notice::HalfMadeRemoved { directories: 1 });
+        let told =
+            store.notices.iter().filter(|notice| **notice == Notice::HalfMadeRemoved { directories: 1 });
         let told = told.count();
         cleared += told;
         let there = store.status(segment(0)).is_some();
         whole += usize::from(there);
         if !there {
-            assert!(!store.disk.list(Side::View).contains_key(layout::dir(segment(0)).as_str()), "seed {seed}");
+            assert!(
+                !store.disk.list(Side::View).contains_key(layout::dir(segment(0)).as_str()),
+                "seed {seed}"
+            );
             create(&mut store, 0);
         }
         append(&mut store, 0, b"one").expect("it is whole");
@@ -327,8 +326,6 @@ fn a_start_asks_for_a_bounded_number_of_things_at_a_time() {
     }
     assert!(started);
     assert!(most <= 70, "{most} jobs were under way at one time");
-    let latched = |(_, status): &(SegmentId, Status)| {
-        matches!(status, Status::Here(extent) if matches!(extent.state, State::Latched(_)))
-    };
+    let latched = |(_, status): &(SegmentId, Status)| matches!(status, Status::Here(extent) if matches!(extent.state, State::Latched(_)));
     assert_eq!(store.copies().filter(latched).count() as u64, COPIES + 1);
 }

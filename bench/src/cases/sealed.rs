@@ -14,7 +14,7 @@ use storage::segment::layout;
 use storage::store::Config;
 use types::{Offset, WallTime};
 
-use super::{Case, Context, Outcome, timed};
+use super::{Case, Context, Outcome, active, timed};
 use crate::check;
 use crate::copy::{EPOCH, Written};
 use crate::engine::Engine;
@@ -48,6 +48,7 @@ pub(super) fn run(context: &Context<'_>) -> anyhow::Result<Outcome> {
     drop(empty);
     let (mut raw, mut ours, mut bytes, mut open, mut syncs) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new(), 0);
+    let mut used = Outcome::default();
     for round in 0..context.rounds.min(3) {
         let (took, ()) = timed(|| copies.iter().try_for_each(|copy| read_meta(&dir, copy)))?;
         raw.push(took.as_secs_f64());
@@ -60,20 +61,23 @@ pub(super) fn run(context: &Context<'_>) -> anyhow::Result<Outcome> {
         // Memory freed by a round is used again by the next, which would then seem to cost nothing.
         if round == 0 {
             bytes.push((resident_bytes() - resident).max(0.0) / exact(copies.len()));
+            used = active::run(context)?;
         }
         syncs += engine.counters().syncs;
     }
-    let checked = vec![check::read_back(&dir, context.payloads, &copies)?];
+    let mut checked = vec![check::read_back(&dir, context.payloads, &copies)?];
+    checked.extend(used.checked);
     let rounds = ours.len() as u64;
-    let rows = vec![
-        Row::new(Case::Sealed, format!("memory of each of {count}"), "bytes", &bytes)
+    let mut rows = vec![
+        Row::new(Case::Idle, format!("memory of each of {count} sealed"), "bytes", &bytes)
             .goal(Goal::AtMost(BYTES_MOST)),
-        Row::new(Case::Sealed, format!("descriptors held for {count}"), "open", &open)
+        Row::new(Case::Idle, format!("descriptors held for {count} sealed"), "open", &open)
             .goal(Goal::AtMost(OPEN_MOST)),
-        Row::new(Case::Sealed, format!("start with {count}"), "s", &ours)
+        Row::new(Case::Idle, format!("start with {count} sealed"), "s", &ours)
             .against(&ours, &raw)
             .syncs(syncs, rounds * count),
     ];
+    rows.extend(used.rows);
     Ok(Outcome { rows, checked })
 }
 

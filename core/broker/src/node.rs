@@ -381,7 +381,7 @@ impl Node {
                 State::Stopped
             };
             let topic = Bytes::copy_from_slice(topic.name.as_str().as_bytes());
-            let appended_at = self.last_time(segment.range);
+            let appended_at = self.last_time(segment.range).max(self.time_before(segment.range));
             self.ranges.insert(segment.range, Range::new(topic, state, appended_at));
         }
         self.phase = Phase::Serving;

@@ -41,7 +41,11 @@ impl Node {
     pub(crate) fn place_records(&mut self, topic: TopicId, records: Records) -> Result<Vec<Part>, Unrouted> {
         let vnode = self.core.meta.vnode();
         let mut active = vnode.active_ranges_of(topic);
-        let Some((first, _)) = active.next() else { return Err(Unrouted::NoActiveRange) };
+        let Some((first, _)) = active.next() else {
+            // What waited may find its topic gone.
+            let exists = vnode.topic(topic).is_some();
+            return Err(if exists { Unrouted::NoActiveRange } else { Unrouted::NoSuchTopic });
+        };
         if active.next().is_none() {
             let Records { records, count, crc } = records;
             return Ok(vec![Part { range: first, records, count, crc }]);

@@ -364,6 +364,8 @@ impl Node {
             match &result {
                 Ok(batches) => self.take_batches(&mut reading, segment, from, batches),
                 Err(store::Error::EndOfData { .. }) => self.end_of_copy(&mut reading, segment, from),
+                // It was sealed empty and removed, or its topic was: the place is another one by now.
+                Err(store::Error::NoSuchSegment) if self.core.meta.vnode().segment(segment).is_none() => {}
                 // Nothing is wrong: it works when less is waiting.
                 Err(store::Error::Overloaded) => reading.give_up(fetch::Error::Overloaded),
                 Err(_) if self.core.config.has_bug(Bug::ErrorIsEnd) => reading.next_tile(),

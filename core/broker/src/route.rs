@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use metadata::vnode::{SegmentState, Topic};
 use types::cursor::Tile;
-use types::{Offset, RangeId, RangeSeq, SegmentSeq, TopicId, TopicName, WallTime};
+use types::{Offset, RangeId, RangeSeq, TopicId, TopicName, WallTime};
 
 use crate::node::Node;
 use crate::planted::Bug;
@@ -60,8 +60,8 @@ impl Node {
     }
 
     /// A lower bound for the time of the first record of a range whose ancestors have ended: a child's records are
-    /// later than its parents', seeking by time relies on it. The search ends at ranges that had a segment, whose
-    /// records are later than their own ancestors'.
+    /// later than its parents', seeking by time relies on it. The search ends at ranges that hold records, which are
+    /// later than their own ancestors'.
     pub(crate) fn time_before(&self, id: RangeId) -> WallTime {
         let vnode = self.core.meta.vnode();
         let (mut time, mut seen, mut next) = (WallTime(0), BTreeSet::new(), vec![id.seq]);
@@ -70,8 +70,8 @@ impl Node {
                 let parent = RangeId { topic: id.topic, seq: *seq };
                 if seen.insert(*seq) {
                     time = time.max(self.last_time(parent));
-                    let written = vnode.range(parent).is_some_and(|parent| parent.next_segment_seq > SegmentSeq(0));
-                    next.extend((!written).then_some(*seq));
+                    let holds = vnode.segments_of(parent).any(|(_, segment)| segment.end() > Some(segment.start));
+                    next.extend((!holds).then_some(*seq));
                 }
             }
         }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use metadata::vnode::Segment;
 use storage::store;
 use types::cursor::{Cursor, Tile};
 use types::{Offset, RangeId, SegmentId, TopicId, WallTime, limits};
@@ -16,6 +17,7 @@ use crate::action::{Notice, Reply};
 use crate::auth::{Operation, Session};
 use crate::event::RequestId;
 use crate::node::{Node, Owner};
+use crate::reading::Place;
 use crate::tiles;
 
 /// A search under way.
@@ -96,10 +98,14 @@ impl Node {
     fn seek_step(&self, seek: &Seek, tile: Tile) -> Next {
         let vnode = self.core.meta.vnode();
         let range = RangeId { topic: seek.topic, seq: tile.range };
+        // One that holds nothing is not asked: its copy may never have been made.
+        let holds = |segment: &Segment| {
+            let from = tile.next.max(segment.start);
+            segment.end().map_or_else(|| self.place(range, from) != Place::End, |end| end > from)
+        };
         // A segment's seal is not earlier than its last append.
         let maybe = vnode.segments_of(range).find(|(_, segment)| {
-            segment.end().is_none_or(|end| end > tile.next)
-                && segment.sealed_at().is_none_or(|sealed| sealed >= seek.at)
+            holds(segment) && segment.sealed_at().is_none_or(|sealed| sealed >= seek.at)
         });
         if let Some((segment, listed)) = maybe {
             return Next::Ask(Tile { next: tile.next.max(listed.start), ..tile }, segment);
@@ -119,6 +125,11 @@ impl Node {
         let Some(tile) = seek.left.pop() else { return };
         let offset = match result {
             Ok(offset) => offset,
+            // It was sealed empty and removed, or its topic was: what follows is looked at instead.
+            Err(store::Error::NoSuchSegment) if self.core.meta.vnode().segment(segment).is_none() => {
+                seek.left.push(tile);
+                return self.seek_on(id, seek);
+            }
             Err(error) => {
                 let (offset, detail) = (tile.next, error.to_string());
                 self.core.notice(Notice::ReadFailed { segment, offset, detail });
@@ -126,7 +137,7 @@ impl Node {
             }
         };
         let listed = self.core.meta.vnode().segment(segment);
-        let end = listed.and_then(metadata::vnode::Segment::end);
+        let end = listed.and_then(Segment::end);
         // The active segment's end is the end of the data: what is appended next is later.
         match end {
             Some(end) if offset >= end => seek.left.push(Tile { next: end, ..tile }),

@@ -268,6 +268,8 @@ impl Node {
                 range.state = State::Unmade { segment, base, retry_at: now.plus(RETRY_AFTER) };
                 self.core.notice(Notice::SegmentStuck { segment, detail: error.to_string() });
                 self.refuse_waiting(id, produce::Error::Storage);
+                // If it was split meanwhile, its children wait for the end of what could not be made.
+                self.end_replaced(id);
             }
         }
     }

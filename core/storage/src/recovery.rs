@@ -157,7 +157,8 @@ impl Recovery {
             Stage::Salvage => {
                 self.stage = Stage::Done;
                 let write = |patch: Patch| Step::Write { file, at: patch.position, data: vec![patch.bytes] };
-                let mut steps: Vec<Step> = std::mem::take(&mut self.owed.patches).into_iter().map(write).collect();
+                let mut steps: Vec<Step> =
+                    std::mem::take(&mut self.owed.patches).into_iter().map(write).collect();
                 steps.push(Step::Sync(file));
                 Next::Run(steps)
             }

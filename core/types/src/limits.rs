@@ -80,6 +80,8 @@ pub const RAFT_MEMBERS_MAX: usize = 16;
 pub const RAFT_COMMAND_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Commands of one Raft group that are proposed and not committed; one more is refused, bytes.
 pub const RAFT_UNCOMMITTED_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Proposals of one Raft group that wait for their outcome; one more is refused.
+pub const RAFT_PROPOSALS_MAX: usize = 65_536;
 /// Entries one message carries, bytes; a single larger entry travels alone.
 pub const RAFT_APPEND_BYTES: usize = 1024 * 1024;
 /// Messages with entries on their way to one member of a Raft group.

@@ -1,21 +1,20 @@
 //! What stands in for the server's end of a connection: frames to requests, replies to frames.
 //!
 //! Owns the order of a connection's requests, as `edge/server` does: produce requests overlap with one another,
-//! everything else runs alone. Every frame is known to the world as a call, in the order they were sent, so that
-//! the decoded request can be compared with what the client meant.
+//! everything else runs alone, and an open stream takes acknowledgements only. Every frame is known to the world
+//! as a call, in the order they were sent, so that the decoded request can be compared with what the client meant.
 
 use std::collections::BTreeMap;
 
-use broker::{Event, Request, Session};
+use broker::{Event, Fetched, Reply, Request, RequestId, Session};
 use bytes::{Bytes, BytesMut};
 use rand::Rng;
 use wire::request::Envelope;
-use wire::response::Page;
 use wire::{ApiKey, Gather, Payload, Reason, Response, frame};
 
-use super::judge::Answer;
 use super::model::CallId;
 use super::network::{ConnId, request_id};
+use super::translate;
 use super::world::{Happening, World};
 use crate::invariants::{Violation, ensure};
 
@@ -27,13 +26,15 @@ pub(super) struct Edge {
     out: Gather,
     /// Requests the node has: the client's number for each.
     in_work: BTreeMap<u64, u32>,
-    /// The one in work is not a produce request.
+    /// The one in work is not one that overlaps with others.
     alone: bool,
     /// Decoded, but not its turn.
     next: Option<Next>,
     number: u64,
     /// Nothing that comes can be understood.
     refused: bool,
+    /// The open stream, and what pushes are sent under.
+    stream: Option<(RequestId, u32)>,
 }
 
 /// A frame whose turn has not come.
@@ -55,6 +56,7 @@ impl Edge {
             next: None,
             number: 0,
             refused: false,
+            stream: None,
         }
     }
 
@@ -113,7 +115,7 @@ impl World {
         let request_id = request_id(id, number);
         let Some(session) = self.conns.get(&id).map(|conn| conn.edge.session.clone()) else { return Ok(()) };
         self.waiting.insert(request_id, call);
-        self.arrived(call);
+        self.arrived(call, request_id);
         self.step(Event::Request { id: request_id, session, request })
     }
 
@@ -125,16 +127,77 @@ impl World {
     }
 
     /// The node has answered; nobody may be there to hear it.
-    pub(super) fn edge_answer(&mut self, id: ConnId, number: u64, call: CallId, reply: Answer) {
+    pub(super) fn edge_answer(&mut self, id: ConnId, number: u64, call: CallId, reply: Reply) {
         if !self.edge_is_open(id) {
             return;
         }
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let Some(correlation_id) = conn.edge.in_work.remove(&number) else { return };
         conn.edge.alone = false;
-        self.say_to(id, correlation_id, call, response(reply));
         let turn = self.rng.random_range(0..20);
         self.after(turn, Happening::EdgeTurn(id));
+        match (&reply, &self.calls[call].request) {
+            (Reply::Subscribed, _) => {
+                if let Some(conn) = self.conns.get_mut(&id) {
+                    conn.edge.stream = Some((request_id(id, number), correlation_id));
+                }
+            }
+            // An acknowledgement that is one is not answered.
+            (Reply::Acked, _) => self.calls[call].delivered = true,
+            (_, request) => {
+                let batches = matches!(request, Some(wire::Request::FetchBatches(_)));
+                self.say_to(id, correlation_id, call, translate::response(reply, batches));
+            }
+        }
+    }
+
+    /// Records for a stream; gives the page as it goes out, when somebody is there.
+    pub(super) fn edge_push(&mut self, stream: RequestId, fetched: Fetched) {
+        let id = ConnId(stream.connection.0);
+        if !self.edge_is_open(id) {
+            return;
+        }
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let Some((_, correlation_id)) = conn.edge.stream.filter(|(id, _)| *id == stream) else { return };
+        let page = translate::page(fetched);
+        Response::Ok(Payload::Page(page.clone())).encode(correlation_id, &mut conn.edge.out);
+        conn.pushes.push_back(page);
+        self.send_down(id);
+        // The socket takes it when the client reads; some are slow, and some stop.
+        let wait = match self.rng.random_range(0..100) {
+            0..=79 => self.rng.random_range(0..200),
+            80..=96 => self.rng.random_range(0..50_000),
+            _ => self.rng.random_range(0..20_000_000),
+        };
+        self.after(wait, Happening::Pushed(self.model.life, stream));
+    }
+
+    /// The last push of a stream was written.
+    pub(super) fn pushed(&mut self, life: u32, stream: RequestId) -> Result<(), Violation> {
+        let open = self.edge_is_open(ConnId(stream.connection.0));
+        if self.model.life != life || !open {
+            return Ok(());
+        }
+        if let Some(stream) = self.model.streams.get_mut(&stream) {
+            stream.pushing = false;
+        }
+        self.step(Event::Pushed { stream })
+    }
+
+    /// The node ends a stream: one last word, then the close.
+    pub(super) fn edge_ends_stream(&mut self, stream: RequestId, reason: Reason) {
+        let id = ConnId(stream.connection.0);
+        if !self.edge_is_open(id) {
+            return;
+        }
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        conn.edge.refused = true;
+        if let Some((_, correlation_id)) = conn.edge.stream.take() {
+            Response::Error(reason).encode(correlation_id, &mut conn.edge.out);
+            self.send_down(id);
+        }
+        // The node hears of it as of everything else: once it has told all it had to tell.
+        self.after(0, Happening::Close(id));
     }
 
     /// The next whole frame, decoded.
@@ -151,6 +214,7 @@ impl World {
         if body == Ok(None) {
             return Ok(None);
         }
+        let streaming = conn.edge.stream.is_some();
         let call = conn.sent.pop_front();
         let call = call.ok_or_else(|| Violation::new("WIRE", "a frame that nobody sent"))?;
         let Ok(Some(body)) = body else {
@@ -160,7 +224,7 @@ impl World {
         let Some((envelope, payload)) = Envelope::split(body) else {
             return Ok(Some(Next::Refuse(0, call, Reason::MalformedRequest)));
         };
-        let decoded = decode(envelope.api_key, payload);
+        let decoded = decode(envelope.api_key, payload, streaming);
         let same = match (&decoded, &self.calls[call].request) {
             (Ok(decoded), Some(meant)) => decoded == meant,
             (Err(_), None) => true,
@@ -168,80 +232,20 @@ impl World {
         };
         ensure(same, "WIRE", || format!("{} arrived as {decoded:?}", self.calls[call]))?;
         let correlation_id = envelope.correlation_id;
-        Ok(Some(match decoded.and_then(request) {
+        Ok(Some(match decoded.and_then(translate::request) {
             Ok(request) => Next::Ask(correlation_id, call, request),
             Err(reason) => Next::Refuse(correlation_id, call, reason),
         }))
     }
 }
 
-fn decode(api_key: u16, payload: Bytes) -> Result<wire::Request, Reason> {
+fn decode(api_key: u16, payload: Bytes, streaming: bool) -> Result<wire::Request, Reason> {
     let key = ApiKey::from_number(api_key).ok_or(Reason::UnknownApiKey)?;
-    if key.authenticates() || key == ApiKey::StreamAck {
+    if streaming && key != ApiKey::StreamAck {
+        return Err(Reason::UnexpectedFrame);
+    }
+    if key.authenticates() || (key == ApiKey::StreamAck && !streaming) {
         return Err(Reason::UnknownApiKey);
     }
     wire::Request::decode(key, payload).map_err(|_| Reason::MalformedRequest)
-}
-
-/// What the node is asked.
-fn request(request: wire::Request) -> Result<Request, Reason> {
-    match request {
-        wire::Request::CreateTopic { topic, keyspace_bits } => {
-            Ok(Request::CreateTopic { topic, keyspace_bits })
-        }
-        wire::Request::Produce(wire::request::Produce { topic, records, count }) => {
-            let crc = crc32fast::hash(&records);
-            Ok(Request::Produce(broker::Produce { topic, records, count, crc }))
-        }
-        wire::Request::Fetch(wire::request::Fetch { topic, cursor, group, member, max, wait_ms }) => {
-            let form = broker::Form::Records;
-            Ok(Request::Fetch(broker::Fetch { topic, cursor, group, member, max, wait_ms, form }))
-        }
-        wire::Request::Commit(wire::request::Commit { topic, group, cursor }) => {
-            Ok(Request::Commit(broker::Commit { topic, group, cursor }))
-        }
-        wire::Request::LeaveGroup { topic, group, member } => {
-            Ok(Request::LeaveGroup(broker::Membership { topic, group, member }))
-        }
-        wire::Request::Subscribe(_)
-        | wire::Request::CreateUser { .. }
-        | wire::Request::DeleteUser { .. }
-        | wire::Request::ChangePassword { .. }
-        | wire::Request::ListUsers
-        | wire::Request::GrantAcl(_)
-        | wire::Request::RevokeAcl(_)
-        | wire::Request::ListAcls { .. }
-        | wire::Request::Hello { .. }
-        | wire::Request::SetRole { .. }
-        | wire::Request::ListUsersV2
-        | wire::Request::ListTopics { .. }
-        | wire::Request::DescribeTopic { .. }
-        | wire::Request::SealTopic { .. }
-        | wire::Request::DeleteTopic { .. }
-        | wire::Request::SplitRange { .. }
-        | wire::Request::MergeRanges { .. }
-        | wire::Request::ProduceBatch(_)
-        | wire::Request::FetchBatches(_)
-        | wire::Request::SeekTime { .. }
-        | wire::Request::ListGroups { .. }
-        | wire::Request::DescribeGroup { .. }
-        | wire::Request::Auth { .. }
-        | wire::Request::MtlsAuth
-        | wire::Request::TokenAuth { .. }
-        | wire::Request::StreamAck(_) => Err(Reason::UnknownApiKey),
-    }
-}
-
-/// The node's answer as it goes out.
-fn response(reply: Answer) -> Response {
-    match reply {
-        Answer::Created | Answer::Committed | Answer::Left => Response::Ok(Payload::Empty),
-        Answer::Stored(count) => Response::Ok(Payload::Stored(count)),
-        Answer::Fetched(fetched) => Response::Ok(Payload::Page(Page {
-            count: fetched.count,
-            records: fetched.runs.into_iter().map(|run| run.records).collect(),
-            next_cursor: fetched.cursor,
-        })),
-        Answer::Failed(reason) => Response::Error(reason),
-    }
 }

@@ -5,60 +5,36 @@ use wire::Reason;
 
 use super::model::CallId;
 use super::network::ConnId;
-use super::workload::{Op, commit, create_topic, fetch, produce};
+use super::workload::end_topic::End;
+use super::workload::{
+    Op, ack, change, commit, create_topic, describe, end_topic, fetch, groups, list_topics, produce, seek,
+    subscribe,
+};
 use super::world::World;
 use crate::invariants::{Violation, ensure, inv_05};
 
-/// What the operations of this world can be answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Created,
-    Stored(u32),
-    Fetched(Fetched),
-    Committed,
-    Left,
-    Failed(Reason),
-}
-
-impl Answer {
-    /// The answer, or the reply when it is to something that nobody asks here.
-    fn of(reply: Reply) -> Result<Self, Reply> {
-        match reply {
-            Reply::Created => Ok(Self::Created),
-            Reply::Stored(count) => Ok(Self::Stored(count)),
-            Reply::Fetched(fetched) => Ok(Self::Fetched(fetched)),
-            Reply::Committed => Ok(Self::Committed),
-            Reply::Left => Ok(Self::Left),
-            Reply::Failed(reason) => Ok(Self::Failed(reason)),
-            Reply::Subscribed
-            | Reply::Acked
-            | Reply::Done
-            | Reply::Topics(..)
-            | Reply::Topic(..)
-            | Reply::Split { .. }
-            | Reply::Merged { .. }
-            | Reply::Sought(_)
-            | Reply::Groups(..)
-            | Reply::Group(_)
-            | Reply::Credentials(_)
-            | Reply::Welcome(_)
-            | Reply::Users(_)
-            | Reply::Rights(_) => Err(reply),
-        }
-    }
-}
-
 impl World {
     /// A call reaches the node: what it may be answered depends on what is known now.
-    pub(super) fn arrived(&mut self, id: CallId) {
+    pub(super) fn arrived(&mut self, id: CallId, request: RequestId) {
         let call = &mut self.calls[id];
-        call.known = call.op.topic().is_some_and(|topic| self.model.topics[topic].is_known());
+        call.topic = call.name.and_then(|name| self.model.names[name].current);
         match &call.op {
             Op::Create { .. } => create_topic::arrived(self, id),
             Op::Produce(_) => produce::arrived(self, id),
             Op::Fetch(_) => fetch::arrived(self, id),
             Op::Commit(_) => commit::arrived(self, id),
-            Op::Leave | Op::Garbage => {}
+            Op::Leave(_) => groups::leaves(self, id),
+            Op::Subscribe(_) => subscribe::arrived(self, id, request),
+            Op::Ack(_) => ack::arrived(self, id, request),
+            Op::Seek(_) => seek::arrived(self, id),
+            Op::End(_)
+            | Op::Change(_)
+            | Op::List(_)
+            | Op::Describe(_)
+            | Op::Groups(_)
+            | Op::Group(_)
+            | Op::Raw
+            | Op::Garbage => {}
         }
     }
 
@@ -70,39 +46,86 @@ impl World {
         let call = self.waiting.remove(&id);
         inv_05::once(format_args!("{id:?}"), call.is_some())?;
         let Some(call) = call else { return Ok(()) };
-        let reply = Answer::of(reply)
-            .map_err(|reply| Violation::new("ANSWER", format!("{} -> {reply:?}", self.calls[call])))?;
         self.say(|| format!("   {} -> {}", self.calls[call], brief(&reply)));
         self.summary.replies += 1;
         self.note(digest(&reply));
-        self.judge(call, &reply)?;
+        self.judge(call, id, &reply)?;
         self.edge_answer(ConnId(id.connection.0), id.number, call, reply);
         Ok(())
     }
 
-    fn judge(&mut self, id: CallId, reply: &Answer) -> Result<(), Violation> {
+    /// The process has ended: whatever was asked for may have been decided.
+    pub(super) fn leave_unknown(&mut self) {
+        for call in self.waiting.values() {
+            let call = &self.calls[*call];
+            let Some(topic) = call.topic.map(|topic| &mut self.model.topics[topic]) else { continue };
+            match call.op {
+                Op::Change(change) => topic.ranges.left_unknown(change),
+                Op::End(End::Seal) => topic.maybe_sealed = true,
+                Op::End(End::Delete) => topic.maybe_deleted = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn judge(&mut self, id: CallId, request: RequestId, reply: &Reply) -> Result<(), Violation> {
         let call = &self.calls[id];
-        if let Some(operation) = call.op.operation() {
-            let may = self.clients[call.client].may(operation);
-            let denied = *reply == Answer::Failed(Reason::PermissionDenied);
-            ensure(may != denied, "PERMISSION", || format!("{} -> {}", call, brief(reply)))?;
+        if let Some(may) = self.may(id) {
+            let denied = *reply == Reply::Failed(Reason::PermissionDenied);
+            ensure(denied != may, "AUTH", || format!("{call} -> {}", brief(reply)))?;
             if denied {
                 return Ok(());
             }
         }
         match &call.op {
             Op::Create { .. } => create_topic::answered(self, id, reply),
+            Op::End(_) => end_topic::answered(self, id, reply),
+            Op::Change(_) => change::answered(self, id, reply),
             Op::Produce(_) => produce::answered(self, id, reply),
             Op::Fetch(_) => fetch::answered(self, id, reply),
             Op::Commit(_) => commit::answered(self, id, reply),
-            Op::Leave => self.expect(id, reply, *reply == Answer::Left),
+            Op::Leave(_) => self.expect(id, reply, *reply == Reply::Left),
+            Op::Subscribe(_) => subscribe::answered(self, id, request, reply),
+            Op::Ack(_) => ack::answered(self, id, reply),
+            Op::Seek(_) => seek::answered(self, id, reply),
+            Op::List(_) => list_topics::answered(self, id, reply),
+            Op::Describe(_) => describe::answered(self, id, reply),
+            Op::Groups(_) => groups::listed(self, id, reply),
+            Op::Group(_) => groups::described(self, id, reply),
+            Op::Raw => {
+                let read = matches!(reply, Reply::Fetched(_));
+                let refused = matches!(reply, Reply::Failed(reason) if self.excused(*reason));
+                self.expect(id, reply, read || refused)
+            }
             Op::Garbage => self.expect(id, reply, false),
         }
     }
 
+    /// Whether the caller may do what it asks for; `None` when that is not asked.
+    pub(super) fn may(&self, id: CallId) -> Option<bool> {
+        let call = &self.calls[id];
+        let client = &self.clients[call.client];
+        match &call.op {
+            Op::Create { .. } | Op::Produce(_) => Some(client.may(Operation::Produce)),
+            Op::Fetch(_) | Op::Commit(_) | Op::Leave(_) | Op::Subscribe(_) | Op::Seek(_) | Op::Raw => {
+                Some(client.may(Operation::Consume))
+            }
+            Op::End(_) | Op::Change(_) => Some(client.permissions.admin),
+            Op::Describe(_) | Op::Groups(_) | Op::Group(_) => {
+                Some(client.may(Operation::Consume) || client.may(Operation::Produce))
+            }
+            Op::Ack(_) | Op::List(_) | Op::Garbage => None,
+        }
+    }
+
     /// The answer is one of those the model allows.
-    pub(super) fn expect(&self, id: CallId, reply: &Answer, allowed: bool) -> Result<(), Violation> {
+    pub(super) fn expect(&self, id: CallId, reply: &Reply, allowed: bool) -> Result<(), Violation> {
         ensure(allowed, "ANSWER", || format!("{} -> {}", self.calls[id], brief(reply)))
+    }
+
+    /// Whether there is no such topic, or was none any more when it was decided.
+    pub(super) fn is_gone(&self, id: CallId) -> bool {
+        self.calls[id].topic.is_none_or(|topic| self.model.topics[topic].deleted)
     }
 
     /// Whether a failure for a reason that is the node's own is one of a fault that was ordered.
@@ -129,25 +152,24 @@ impl super::client::Client {
 }
 
 /// An answer without its records.
-pub(super) fn brief(reply: &Answer) -> String {
+pub(super) fn brief(reply: &Reply) -> String {
     match reply {
-        Answer::Fetched(page) => format!("{} records, cursor {}", page.count, page.cursor.escape_ascii()),
-        Answer::Created | Answer::Stored(_) | Answer::Committed | Answer::Left | Answer::Failed(_) => {
-            format!("{reply:?}")
-        }
+        Reply::Fetched(page) => format!("{} records, cursor {}", page.count, page.cursor.escape_ascii()),
+        other => format!("{other:?}"),
     }
 }
 
-fn digest(reply: &Answer) -> u64 {
+/// Records and cursor in one word.
+pub(super) fn digest_of(page: &Fetched) -> u64 {
     let mut crc = crc32fast::Hasher::new();
-    match reply {
-        Answer::Created | Answer::Committed | Answer::Left => crc.update(b"done"),
-        Answer::Stored(count) => crc.update(&count.to_be_bytes()),
-        Answer::Failed(reason) => crc.update(reason.as_str().as_bytes()),
-        Answer::Fetched(page) => {
-            page.runs.iter().for_each(|run| crc.update(&run.records));
-            crc.update(&page.cursor);
-        }
-    }
+    page.runs.iter().for_each(|run| crc.update(&run.records));
+    crc.update(&page.cursor);
     u64::from(crc.finalize())
+}
+
+fn digest(reply: &Reply) -> u64 {
+    match reply {
+        Reply::Fetched(page) => digest_of(page),
+        other => u64::from(crc32fast::hash(format!("{other:?}").as_bytes())),
+    }
 }

@@ -96,7 +96,16 @@ impl World {
         if self.rng.random_bool(0.3) {
             self.guess(id)?;
         }
-        let name = name_of(self.clients[client].permissions);
+        self.log_in_as(self.clients[client].permissions, id)
+    }
+
+    /// A session of the user with these permissions.
+    pub(super) fn log_in_as(
+        &mut self,
+        permissions: Permissions,
+        id: ConnId,
+    ) -> Result<Option<Session>, Violation> {
+        let name = name_of(permissions);
         let (username, address) = (Bytes::from(name.clone()), Arc::from(ADDRESS));
         let found = match self.login_step(id, Login::Credentials { username: username.clone(), address })? {
             Some(Reply::Credentials(found)) => found,

@@ -8,9 +8,9 @@
 //! - [`model`] is the judge. It listens where the node takes a request and where it answers: there everything
 //!   has one order, so what an answer may be is exact. Clients then check that they were told the same, once.
 //! - A lifetime without faults has no excuses: no request fails for a reason the client did not cause.
-//! - Not here: members of groups, passwords and the limits of connections (they are the server's), rot (the
-//!   store's world).
+//! - Not here: passwords and the limits of connections (they are the server's), rot (the store's world).
 
+mod audit;
 mod client;
 mod edge;
 mod heal;
@@ -18,8 +18,10 @@ mod judge;
 mod logins;
 mod model;
 mod network;
+mod notices;
 mod process;
 mod trace;
+mod translate;
 mod weather;
 mod workload;
 mod world;
@@ -55,6 +57,8 @@ pub struct Summary {
     pub delivered: u64,
     /// Positions acknowledged.
     pub commits: u64,
+    /// Splits and merges.
+    pub changes: u64,
     /// Virtual time, microseconds.
     pub micros: u64,
     /// Running digest of every disk step and every answer.
@@ -69,6 +73,7 @@ impl Summary {
         self.acknowledged += other.acknowledged;
         self.delivered += other.delivered;
         self.commits += other.commits;
+        self.changes += other.changes;
         self.micros += other.micros;
         self.trace = self.trace.rotate_left(1) ^ other.trace;
     }

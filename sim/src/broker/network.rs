@@ -1,11 +1,12 @@
 //! Connections: bytes in order, late, and cut anywhere; an end of either side, and what it takes with it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use broker::{ConnectionId, Event, RequestId};
 use bytes::{Buf, Bytes};
 use client::link::Link;
 use rand::Rng;
+use wire::Page;
 
 use super::edge::Edge;
 use super::model::CallId;
@@ -24,8 +25,14 @@ pub(super) struct Conn {
     pub(super) edge: Edge,
     /// Calls sent, in order, whose frames the node's end has not seen.
     pub(super) sent: VecDeque<CallId>,
-    /// Calls sent and not delivered.
+    /// Calls sent and not delivered; an open stream is one.
     pub(super) undelivered: usize,
+    /// The call that asked for a stream, until that ends.
+    pub(super) subscribed: Option<CallId>,
+    /// Pushes on their way to the client, as the node gave them.
+    pub(super) pushes: VecDeque<Page>,
+    /// Acknowledgements by the number they may be refused under.
+    pub(super) acks: BTreeMap<u32, CallId>,
     /// The client still has its end.
     client_open: bool,
     /// The node still has its end.
@@ -33,6 +40,13 @@ pub(super) struct Conn {
     /// When the last bytes arrive, each way.
     up_at: u64,
     down_at: u64,
+}
+
+impl Conn {
+    /// Answers the client waits for; a stream may stay open for ever.
+    pub(super) fn owed(&self) -> usize {
+        self.undelivered - usize::from(self.subscribed.is_some())
+    }
 }
 
 impl World {
@@ -50,6 +64,9 @@ impl World {
             edge: Edge::new(session),
             sent: VecDeque::new(),
             undelivered: 0,
+            subscribed: None,
+            pushes: VecDeque::new(),
+            acks: BTreeMap::new(),
             client_open: true,
             edge_open: true,
             up_at: self.now,
@@ -130,7 +147,7 @@ impl World {
             })?;
             self.calls[call].delivered = true;
         }
-        self.clients[client].conn = None;
+        self.clients[client].hung_up();
         self.say(|| format!("client {client} is off {}", id.0));
         self.at(at.max(self.now), Happening::Gone(id));
         Ok(())
@@ -174,6 +191,10 @@ impl World {
                 self.waiting.remove(&request);
                 self.dropped.insert(request);
             }
+        }
+        let open = self.model.streams.range(first..=last).next().map(|(id, _)| *id);
+        if let Some(stream) = open {
+            self.stream_over(stream);
         }
         self.step(Event::Gone(ConnectionId(id.0)))
     }

@@ -1,18 +1,18 @@
 //! One process after another over the same disks, and the node in it.
 
-use broker::{Action, Actions, Event, Node, Notice, Volume};
+use broker::{Action, Actions, Event, Node, Volume};
 use rand::Rng;
-use storage::disk::{Completion, Disk, ErrorKind};
-use storage::store;
+use storage::disk::{Completion, Disk};
 use types::{Instant, WallTime, limits};
 
+use super::audit::Due;
 use super::model::Life;
 use super::world::{Happening, World};
 use crate::disk::SimDisk;
 use crate::invariants::{Violation, ensure, inv_05, inv_51};
 
 /// Jobs a node may have given a disk beside those its requests explain: openings, zeros, records of ends.
-const JOBS_UNEXPLAINED_MAX: usize = 64;
+const JOBS_UNEXPLAINED_MAX: usize = 100;
 
 /// A running process.
 #[derive(Debug)]
@@ -105,11 +105,13 @@ impl World {
             }
         }
         self.process = None;
+        self.leave_unknown();
         self.waiting.clear();
         self.dropped.clear();
         self.cut_all();
         self.model.life_ended(power);
         self.logins.life_ended();
+        self.audit.life_ended();
         self.summary.lives += 1;
         self.lives_left = self.lives_left.saturating_sub(1);
         let pause = self.chaos.random_range(0..2_000_000);
@@ -118,7 +120,8 @@ impl World {
 
     /// Feeds one event to the node and performs what it asks for.
     pub(super) fn step(&mut self, event: Event) -> Result<(), Violation> {
-        let wall = (WALL_MS + self.now / 1000).saturating_add_signed(self.weather.skew_ms);
+        let wall = self.wall_ms();
+        self.model.wall_max = self.model.wall_max.max(wall);
         let Some(process) = &mut self.process else { return Ok(()) };
         let now = Instant(process.clock + self.now);
         let mut actions = Actions::new();
@@ -129,6 +132,7 @@ impl World {
         for action in actions {
             self.perform(action)?;
         }
+        self.audit_changes()?;
         if self.rng.random_bool(0.6) {
             return self.flush();
         }
@@ -153,13 +157,20 @@ impl World {
         for action in actions {
             self.perform(action)?;
         }
+        self.audit_changes()?;
         self.look_at_rest()
+    }
+
+    /// What the node's wall clock shows, milliseconds.
+    pub(super) fn wall_ms(&self) -> u64 {
+        (WALL_MS + self.now / 1000).saturating_add_signed(self.weather.skew_ms)
     }
 
     fn perform(&mut self, action: Action) -> Result<(), Violation> {
         let Some(process) = &mut self.process else { return Ok(()) };
         match action {
             Action::Reply { id, reply } if Self::is_login(id) => return self.login_answered(id, reply),
+            Action::Reply { id, reply } if Self::is_audit(id) => self.audit.answer = Some(reply),
             Action::Reply { id, reply } => return self.replied(id, reply),
             Action::Disk(volume, job) => {
                 let volume = index(volume);
@@ -171,8 +182,9 @@ impl World {
                     self.after(0, Happening::DiskStep(volume, self.model.life));
                 }
                 if ready {
-                    let explained =
-                        left + JOBS_UNEXPLAINED_MAX + 4 * (self.waiting.len() + self.dropped.len());
+                    let asked = self.waiting.len() + self.dropped.len() + self.model.streams.len();
+                    let ranges: u64 = self.model.topics.iter().map(|topic| topic.ranges.len()).sum();
+                    let explained = left + JOBS_UNEXPLAINED_MAX + 4 * (asked + ranges as usize);
                     inv_51::jobs(self.disks[volume].outstanding(), explained)?;
                 }
             }
@@ -185,6 +197,8 @@ impl World {
                 process.ready = true;
                 process.start_jobs = self.disks.iter().map(SimDisk::outstanding).sum();
                 self.say(|| "   ready".to_owned());
+                self.model.life_began();
+                self.audit.due = Some(Due::Start);
             }
             Action::Stop(stop) => {
                 process.stopped = true;
@@ -196,92 +210,13 @@ impl World {
             }
             Action::Notice(notice) => self.noticed(&notice)?,
             Action::Seeded { user } => self.seeded(user)?,
-            Action::Push { .. } | Action::StreamEnded { .. } | Action::Revoked { .. } => {
+            Action::Push { stream, fetched } => self.push(stream, fetched)?,
+            Action::StreamEnded { stream, reason } => self.stream_ended(stream, reason)?,
+            Action::Revoked { .. } => {
                 return Err(Violation::new("ANSWER", format!("nobody asked for {action:?}")));
             }
         }
         Ok(())
-    }
-
-    fn noticed(&mut self, notice: &Notice) -> Result<(), Violation> {
-        self.say(|| format!("   {notice:?}"));
-        match notice {
-            Notice::TopicCreated { topic, range } => {
-                if let Some(topic) = self.model.topics.iter_mut().find(|known| known.name == topic) {
-                    topic.seen_as(range.topic)?;
-                }
-            }
-            Notice::SegmentOpened { segment, base, .. } => {
-                let kept = self.kept_in(segment.range.topic);
-                self.model.segments.opened(*segment, *base, kept)?;
-            }
-            Notice::SegmentSealed { segment, end, .. } => {
-                let kept = self.kept_in(segment.range.topic);
-                self.model.segments.sealed(*segment, *end, kept)?;
-            }
-            Notice::MetadataStopped { detail } => {
-                ensure(self.weather.bad[1], "INV-27", || {
-                    format!("no fault was ordered, and the log stops: {detail}")
-                })?;
-                if let Some(process) = &mut self.process {
-                    process.metadata_stopped = true;
-                }
-            }
-            // Nothing rots in this world; a `copy.meta` that could not be read at the start counts as damaged until
-            // the next one.
-            Notice::RangeStopped { range, detail } => {
-                ensure(self.weather.bad[0], "INV-22", || {
-                    format!("{range} stops, and nothing is damaged: {detail}")
-                })?;
-                self.out_of_service();
-            }
-            Notice::SegmentStuck { segment, detail } => {
-                let excused = self.weather.is_bad() || self.config.store.queue_max < 100;
-                ensure(excused, "INV-27", || {
-                    format!("no fault was ordered, and {segment} is stuck: {detail}")
-                })?;
-                if detail.contains(&ErrorKind::Poisoned.to_string()) {
-                    self.out_of_service();
-                }
-            }
-            Notice::Store(store::Notice::MetaUnreadable { segment, detail }) => {
-                ensure(self.weather.bad[0], "INV-27", || {
-                    format!("no fault was ordered, and {segment}: {detail}")
-                })?;
-                self.out_of_service();
-            }
-            Notice::ReadFailed { segment, offset, detail } => {
-                ensure(self.weather.bad[0], "INV-27", || {
-                    format!("no fault was ordered, and reading {segment} at {offset} fails: {detail}")
-                })?;
-            }
-            Notice::SeedFailed { detail } => {
-                ensure(self.weather.bad[1], "INV-27", || {
-                    format!("no fault was ordered, and users cannot be made: {detail}")
-                })?;
-                self.logins.seed_failed = true;
-            }
-            Notice::TopicSealed { .. } | Notice::TopicDeleted { .. } | Notice::RangeReplaced { .. } => {
-                return Err(Violation::new("ANSWER", format!("nobody asked for {notice:?}")));
-            }
-            Notice::AccountLocked { .. }
-            | Notice::Assigned { .. }
-            | Notice::SegmentMissing { .. }
-            | Notice::Store(_)
-            | Notice::RaftLog(_)
-            | Notice::Foreign { .. } => {}
-        }
-        Ok(())
-    }
-
-    fn out_of_service(&mut self) {
-        if let Some(process) = &mut self.process {
-            process.out_of_service = true;
-        }
-    }
-
-    fn kept_in(&self, topic: types::TopicId) -> u64 {
-        self.model.topics.iter().find(|known| known.id == Some(topic)).map_or(0, |topic| topic.kept())
     }
 
     /// A disk runs a step; the crash that was planned for one of them comes between it and its completion.
@@ -345,11 +280,13 @@ impl World {
         }
         let stuck = self.waiting.values().find(|call| {
             let call = &self.calls[**call];
-            !call.may_wait(self.now) || call.could_be_answered(&self.model)
+            !call.may_wait(self.now) || call.could_be_answered(&self.model, self.now)
         });
-        inv_05::all_answered(stuck.map(|call| &self.calls[*call]))?;
+        let stuck = stuck.copied().or_else(|| self.stuck_stream());
+        inv_05::all_answered(stuck.map(|call| &self.calls[call]))?;
         ensure(self.logins.are_answered(), "INV-5", || "a login is not answered".to_owned())?;
-        let parked = self.waiting.len();
+        let streams = self.model.streams.values().filter(|stream| stream.may_push()).count();
+        let parked = self.waiting.len() + streams;
         inv_51::parked(parked, self.config.waiters_max.min(limits::WAITERS_MAX))
     }
 }

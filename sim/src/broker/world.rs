@@ -4,6 +4,7 @@
 //! process or a connection that is gone by then is dropped when its turn comes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use rand::rngs::SmallRng;
@@ -11,6 +12,7 @@ use rand::{Rng, SeedableRng};
 use storage::disk::Completion;
 use types::{NodeId, limits};
 
+use super::audit::Audit;
 use super::client::Client;
 use super::logins::{self, Logins};
 use super::model::{CallId, Life, Model};
@@ -49,12 +51,18 @@ pub(super) enum Happening {
     EdgeTurn(ConnId),
     /// The node's end learns that the client is gone.
     Gone(ConnId),
+    /// The node's end closes.
+    Close(ConnId),
     /// Bytes reach the client.
     ToClient(ConnId, Bytes),
     /// The client learns that the connection is over.
     Cut(ConnId),
+    /// The last push of a stream is written.
+    Pushed(Life, broker::RequestId),
     /// A client has time to do something.
     Think(usize),
+    /// Time passes.
+    Nothing,
 }
 
 /// The simulated world.
@@ -82,6 +90,9 @@ pub(super) struct World {
     pub(super) dropped: BTreeSet<broker::RequestId>,
     pub(super) model: Model,
     pub(super) logins: Logins,
+    pub(super) audit: Audit,
+    /// Active ranges of a topic at which operators rather merge.
+    pub(super) ranges_most: usize,
     pub(super) config: broker::Config,
     pub(super) lives_left: u32,
     /// The faults are over: processes end only when told to.
@@ -102,9 +113,12 @@ impl World {
             disks.iter_mut().for_each(SimDisk::record_trace);
         }
         let config = config(seed, options, &mut rng);
-        let clients = (0..rng.random_range(2..6)).map(|_| Client::new(&mut rng)).collect();
+        let clients = (0..rng.random_range(2..8)).map(|number| Client::new(number, &mut rng)).collect();
+        let ranges_most = [1, 2, 4, 8, 16][rng.random_range(0..5)];
         Self {
             options,
+            ranges_most,
+            audit: Audit::default(),
             lives_left: chaos.random_range(1..7),
             rng,
             chaos,
@@ -193,9 +207,12 @@ impl World {
             Happening::ToEdge(conn, bytes) => self.edge_received(conn, &bytes),
             Happening::EdgeTurn(conn) => self.edge_turn(conn)?,
             Happening::Gone(conn) => self.edge_gone(conn)?,
+            Happening::Close(conn) => self.close_edge(conn)?,
             Happening::ToClient(conn, bytes) => self.client_received(conn, &bytes)?,
             Happening::Cut(conn) => self.client_cut(conn)?,
+            Happening::Pushed(life, stream) => self.pushed(life, stream)?,
             Happening::Think(client) => self.think(client)?,
+            Happening::Nothing => {}
         }
         Ok(true)
     }
@@ -215,12 +232,16 @@ fn config(seed: u64, options: Options, rng: &mut SmallRng) -> broker::Config {
     config.store.preallocate_below_bytes = 2000;
     config.store.recycled_files_max = rng.random_range(0..3);
     config.store.recycled_bytes_min = 100;
+    config.store.spare_files_max = rng.random_range(0..3);
+    config.store.spare_bytes = [600, 3000][rng.random_range(0..2)];
+    config.store.spare_piece_bytes = 1000;
     config.store.journal_bytes = [0, 6000, 100_000][rng.random_range(0..3)];
     config.store.journal_copies_min = rng.random_range(1..4);
     config.store.journal_part_bytes_max = [300, 3000][rng.random_range(0..2)];
     config.raft_log.file_bytes = [4096, 16_384][rng.random_range(0..2)];
     config.seed_users = logins::everybody();
     config.lockout = logins::rules();
+    config.segment_age = rng.random_bool(0.3).then(|| Duration::from_secs(rng.random_range(1..20)));
     config.bug = options.bug;
     config
 }

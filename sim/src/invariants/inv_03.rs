@@ -12,13 +12,17 @@ pub fn not_skipped(batch: impl Display, acknowledged: bool) -> Result<(), Violat
     ensure(!acknowledged, "INV-3", || format!("{batch} was acknowledged, and is not where it is due"))
 }
 
-/// Judges a record against the one that was sent, or read before at that offset.
-pub fn same(place: impl Display, read: &[u8], expected: &[u8]) -> Result<(), Violation> {
-    ensure(read == expected, "INV-3", || {
-        format!("{place}: {:?} is due, {:?} was read", brief(expected), brief(read))
-    })
+/// Judges what is stored together with a record that was read.
+pub fn whole(record: impl Display, absent: bool) -> Result<(), Violation> {
+    ensure(!absent, "INV-3", || format!("{record} was absent, and what it was to be stored with was read"))
 }
 
-fn brief(record: &[u8]) -> String {
-    record[..record.len().min(48)].escape_ascii().to_string()
+/// Judges a record by where it lies: a key's home.
+pub fn at_home(record: impl Display, home: bool) -> Result<(), Violation> {
+    ensure(home, "INV-3", || format!("{record} lies in a range that its key does not belong to"))
+}
+
+/// Judges how often a record lies in all ranges together.
+pub fn once(record: impl Display, times: usize) -> Result<(), Violation> {
+    ensure(times == 1, "INV-3", || format!("{record} is due, and lies in the ranges {times} times"))
 }

@@ -13,9 +13,13 @@ pub fn follows(segment: SegmentId, base: Offset, previous_end: Offset) -> Result
     })
 }
 
-/// Judges a page: the reader stands as many offsets further on as it got records.
-pub fn contiguous(place: impl Display, start: u64, count: u64, next: u64) -> Result<(), Violation> {
-    ensure(start + count == next, "INV-7", || {
-        format!("{place}: {count} records from offset {start} lead to offset {next}")
-    })
+/// Judges a page of a reader that stays in ranges it reads whole: it stands as many offsets further on as it got
+/// records.
+pub fn contiguous(place: impl Display, count: u64, moved: u64) -> Result<(), Violation> {
+    ensure(count == moved, "INV-7", || format!("{place}: {count} records move it by {moved} offsets"))
+}
+
+/// Judges what lies in a range: as many records as offsets.
+pub fn no_hole(range: impl Display, records: u64, end: u64) -> Result<(), Violation> {
+    ensure(records == end, "INV-7", || format!("{range} ends at {end}, and {records} records were read from it"))
 }

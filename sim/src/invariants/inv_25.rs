@@ -13,7 +13,7 @@ pub fn check(segment: SegmentId, from: Offset, acknowledged: Offset, reply: &Rep
     })
 }
 
-/// Judges an answer without records to a reader at `position` of a topic of which so much can be read.
-pub fn nothing_left(topic: &str, position: u64, readable: bool) -> Result<(), Violation> {
-    ensure(!readable, "INV-25", || format!("{topic}: nothing at {position}, where an acknowledged record is"))
+/// A reader was told that nothing is left, and a record is due.
+pub fn left(reader: impl std::fmt::Display, record: impl std::fmt::Display) -> Violation {
+    Violation::new("INV-25", format!("{reader} is told that nothing is left, and {record} is due"))
 }

@@ -2,11 +2,9 @@
 
 use std::fmt::Display;
 
-use super::{Violation, ensure};
+use super::Violation;
 
-/// Judges where a group's page begins: what was acknowledged last, or something whose answer never came.
-pub fn check(group: impl Display, start: u64, allowed: &[u64]) -> Result<(), Violation> {
-    ensure(allowed.contains(&start), "INV-44", || {
-        format!("{group} reads from {start}, and its position can be {allowed:?}")
-    })
+/// A group is given a record that its committed position is past.
+pub fn repeated(group: impl Display, record: impl Display) -> Violation {
+    Violation::new("INV-44", format!("{group} gets {record}, and has committed a position behind it"))
 }

@@ -8,9 +8,11 @@ pub mod inv_02;
 pub mod inv_03;
 pub mod inv_04;
 pub mod inv_05;
+pub mod inv_06;
 pub mod inv_07;
 pub mod inv_09;
 pub mod inv_10;
+pub mod inv_11;
 pub mod inv_12;
 pub mod inv_13;
 pub mod inv_14;
@@ -25,12 +27,15 @@ pub mod inv_24;
 pub mod inv_25;
 pub mod inv_26;
 pub mod inv_27;
+pub mod inv_28;
 pub mod inv_41;
 pub mod inv_42;
 pub mod inv_43;
 pub mod inv_44;
 pub mod inv_45;
 pub mod inv_51;
+pub mod inv_52;
+pub mod p_38;
 
 use std::fmt;
 

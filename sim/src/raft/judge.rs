@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use raft::Members;
+use raft::{EntryId, Members};
 use types::{NodeId, RaftIndex, Term};
 
 use super::member::Machine;
@@ -29,6 +29,8 @@ pub(super) enum Agreed {
 pub(super) struct Judge {
     /// Entries that open a term are not among them: nobody applies those.
     log: BTreeMap<RaftIndex, (Term, Agreed)>,
+    /// The term of the first member that applied an entry: it was committed in that term or before.
+    committed_by: BTreeMap<RaftIndex, Term>,
     /// The machine after each index at which it changed.
     states: BTreeMap<RaftIndex, Machine>,
     /// Where each command stands.
@@ -48,18 +50,19 @@ impl Judge {
         ensure(*known == told, "AGREEMENT", || format!("founders begin with {known:?} and with {told:?}"))
     }
 
-    /// A member applied a command.
+    /// A member, in term `now`, applied a command.
     pub(super) fn applied(
         &mut self,
         node: NodeId,
-        index: RaftIndex,
-        term: Term,
+        now: Term,
+        entry: EntryId,
         command: CommandId,
     ) -> Result<(), Violation> {
+        let index = entry.index;
         ensure(!self.refused.contains(&command), "OUTCOME", || {
             format!("{command:?} was refused and is applied at {index}")
         })?;
-        if self.agree(node, index, term, Agreed::Command(command))? {
+        if self.agree(node, now, entry, Agreed::Command(command))? {
             let before = self.placed.insert(command, index);
             ensure(before.is_none(), "ONCE", || format!("{command:?} stands at {before:?} and at {index}"))?;
             let mut state = self.state_at(index);
@@ -69,20 +72,20 @@ impl Judge {
         Ok(())
     }
 
-    /// A member applied a change of members.
+    /// A member, in term `now`, applied a change of members.
     pub(super) fn members_changed(
         &mut self,
         node: NodeId,
-        index: RaftIndex,
-        term: Term,
+        now: Term,
+        entry: EntryId,
         members: &Members,
     ) -> Result<bool, Violation> {
-        self.agree(node, index, term, Agreed::Members(members.clone()))
+        self.agree(node, now, entry, Agreed::Members(members.clone()))
     }
 
     /// Whether this is the first that is heard of the index.
-    fn agree(&mut self, node: NodeId, index: RaftIndex, term: Term, what: Agreed) -> Result<bool, Violation> {
-        let told = (term, what);
+    fn agree(&mut self, node: NodeId, now: Term, entry: EntryId, what: Agreed) -> Result<bool, Violation> {
+        let (index, told) = (entry.index, (entry.term, what));
         if let Some(known) = self.log.get(&index) {
             ensure(*known == told, "AGREEMENT", || {
                 format!("at {index} node {node} applies {told:?}, somebody applied {known:?}")
@@ -94,6 +97,7 @@ impl Judge {
             format!("node {node} applies {told:?} at {index}, where others applied nothing before {last}")
         })?;
         self.log.insert(index, told);
+        self.committed_by.insert(index, now);
         Ok(true)
     }
 
@@ -127,7 +131,7 @@ impl Judge {
         for (index, (entry_term, what)) in self.log.range(log.mark().index.next()..) {
             let held = log.term_at(*index);
             // What later terms committed meanwhile is theirs: this leader comes late, and commits nothing.
-            let is_later = *entry_term > term;
+            let is_later = self.committed_by.get(index).is_some_and(|committed| *committed >= term);
             ensure(is_later || held == Some(*entry_term), "COMPLETENESS", || {
                 format!(
                     "node {node} leads in term {term} with {held:?} at {index}, where {what:?} of term {entry_term} is committed"

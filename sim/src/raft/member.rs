@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use raft::{
-    Action, Change, Config, Event, Group, Message, ProposalId, ReadId, ReplicaId, Role, Snapshot,
+    Action, Change, Config, EntryId, Event, Group, Message, ProposalId, ReadId, ReplicaId, Role, Snapshot,
     SnapshotMark,
 };
 use types::{NodeId, RaftIndex, Term};
@@ -179,7 +179,8 @@ impl World {
             Action::MembersChanged { index, members, proposal } => {
                 let term = self.nodes[&id].store.view.term_at(index);
                 let term = term.ok_or_else(|| Violation::new("AGREEMENT", "an entry that is not stored"))?;
-                if self.judge.members_changed(id, index, term, &members)? {
+                let (now, at) = (self.process(id).group.term(), EntryId { index, term });
+                if self.judge.members_changed(id, now, at, &members)? {
                     self.say(|| format!("members now: {members:?}"));
                     self.summary.changes += 1;
                 }
@@ -245,7 +246,8 @@ impl World {
         let bytes = entry.data.get(..8).and_then(|bytes| bytes.try_into().ok());
         let command = bytes.map(u64::from_be_bytes).map(CommandId);
         let command = command.ok_or_else(|| Violation::new("AGREEMENT", format!("an unknown {entry:?}")))?;
-        self.judge.applied(id, entry.index, entry.term, command)?;
+        let (now, at) = (self.process(id).group.term(), EntryId { index: entry.index, term: entry.term });
+        self.judge.applied(id, now, at, command)?;
         self.process(id).machine.apply(command);
         self.note(entry.index.0 ^ command.0.rotate_left(32));
         let Some(proposal) = proposal else { return Ok(()) };

@@ -160,8 +160,11 @@ impl World {
             return;
         }
         if rng.random_bool(0.15) {
-            let flipped =
-                self.disk.flip_bit(&layout::meta(segment), rng.random_range(0..META_BYTES as u64), rng.random_range(0..8));
+            let flipped = self.disk.flip_bit(
+                &layout::meta(segment),
+                rng.random_range(0..META_BYTES as u64),
+                rng.random_range(0..8),
+            );
             self.say(|| format!("!! a bit of copy.meta of {segment}: {flipped}"));
             self.model.get_mut(&segment).expect("just looked at").meta_flipped = flipped;
             self.summary.flips += u64::from(flipped);

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use storage::disk::Disk;
 use storage::format::batch::{Batch, Flags, Header, Producer, Seed};
-use storage::store::{Action, Config, Error, Extent, Gauges, Notice, Reply, Request, RequestId, Status, Store};
+use storage::store::{
+    Action, Config, Error, Extent, Gauges, Notice, Reply, Request, RequestId, Status, Store,
+};
 use types::{Epoch, Instant, Offset, SegmentId, WallTime};
 
 use crate::disk::SimDisk;
@@ -196,7 +198,9 @@ impl Single {
             for action in queue.drain(..) {
                 match action {
                     Action::Disk(job) => self.disk.submit(job),
-                    Action::Reply(id, reply) => assert!(answers.insert(id, reply).is_none(), "one answer each"),
+                    Action::Reply(id, reply) => {
+                        assert!(answers.insert(id, reply).is_none(), "one answer each")
+                    }
                     Action::Started { foreign, .. } => {
                         self.started = true;
                         self.foreign = foreign;

@@ -16,6 +16,7 @@ impl Group {
     pub(super) fn propose(&mut self, id: ProposalId, data: Bytes, out: &mut Vec<Action>) {
         let refusal = match self.refusal() {
             None if data.len() > limits::RAFT_COMMAND_BYTES_MAX => Some(Refusal::TooLarge),
+            None if self.proposals.len() >= limits::RAFT_PROPOSALS_MAX => Some(Refusal::Busy),
             refusal => refusal,
         };
         if let Some(reason) = refusal {

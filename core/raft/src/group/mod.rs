@@ -53,7 +53,8 @@ pub struct Config {
     pub replica: Option<ReplicaId>,
     /// Election timeouts are drawn from it; different for each member and each life.
     pub seed: u64,
-    /// A follower that hears from no leader for between one and two times this many ticks stands for election.
+    /// A follower that hears from no leader for between one and two times this many ticks stands for election; a
+    /// leader that hears from no quorum for so many steps down. How long a tick is, is the caller's to choose.
     pub election_ticks: u32,
     /// A leader is heard of this often; less than half of `election_ticks`.
     pub heartbeat_ticks: u32,

@@ -261,3 +261,15 @@ fn what_cannot_be_is_refused() {
     let memberless = Recovered { hard_state: hard(5, 0), snapshot, ..Recovered::default() };
     assert!(matches!(new(config(), memberless), Some(Error::Inconsistent(_))));
 }
+
+#[test]
+fn proposals_that_wait_are_bounded() {
+    let mut node = started();
+    for id in 0..=types::limits::RAFT_PROPOSALS_MAX as u64 {
+        node.propose(id, "x");
+        node.writing.truncate(1);
+    }
+    let last = types::limits::RAFT_PROPOSALS_MAX as u64;
+    let refused = Action::Refused { id: ProposalId(last), reason: Refusal::Busy };
+    assert_eq!(node.actions, [refused]);
+}

@@ -51,8 +51,8 @@ use types::{RaftIndex, Term, VnodeId};
 #[cfg(feature = "planted")]
 pub use request::Planted;
 pub use request::{
-    Action, Append, Config, Entry, Error, Gauges, GroupView, HardState, Notice, Reply, SnapshotMark, StartError,
-    Status,
+    Action, Append, Config, Entry, Error, Gauges, GroupView, HardState, Notice, Reply, SnapshotMark,
+    StartError, Status,
 };
 
 use crate::disk::{self, Completion, FileId, Job, JobId, Output, Step};

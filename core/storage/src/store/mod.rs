@@ -26,7 +26,8 @@ use types::{Instant, SegmentId, limits};
 pub use config::Config;
 pub use gauges::Gauges;
 pub use request::{
-    Action, Damage, DamageClass, Error, Extent, FailReason, Notice, Reply, Report, Request, RequestId, State, Status,
+    Action, Damage, DamageClass, Error, Extent, FailReason, Notice, Reply, Report, Request, RequestId, State,
+    Status,
 };
 
 use self::copy::Copy;

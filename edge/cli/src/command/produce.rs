@@ -60,10 +60,9 @@ pub(crate) struct Args {
     /// Bytes of records in one request
     #[arg(long, default_value_t = 1024 * 1024)]
     batch_bytes: usize,
-    /// Largest request the broker takes (its MALACHI_MAX_FRAME_SIZE)
-    #[arg(long, default_value_t = limits::FRAME_BYTES_DEFAULT,
-          value_parser = clap::builder::ValueParser::new(frame_bytes))]
-    frame_bytes: usize,
+    /// Largest request to send; what the broker says it takes (its MALACHI_MAX_FRAME_SIZE) unless given
+    #[arg(long, value_parser = clap::builder::ValueParser::new(frame_bytes))]
+    frame_bytes: Option<usize>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -100,12 +99,13 @@ impl Args {
         Ok(source)
     }
 
-    fn batcher(&self) -> Batcher {
+    /// `server_bytes` is what the broker said it takes, when it said.
+    fn batcher(&self, server_bytes: Option<usize>) -> Batcher {
         Batcher::new(Config {
             format: self.format,
             key: self.key(),
             batch_bytes: self.batch_bytes,
-            frame_bytes: self.frame_bytes,
+            frame_bytes: self.frame_bytes.or(server_bytes).unwrap_or(limits::FRAME_BYTES_DEFAULT),
             overhead_bytes: OVERHEAD_BYTES + self.topic.len(),
         })
     }
@@ -152,7 +152,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut producer = client.producer(&args.topic, args.in_flight.into());
     producer.on_retry(|_| print::note(&"~"));
     let sent = match (chunks, &source) {
-        (Some(chunks), _) => send_input(&args, chunks, &mut producer, &mut progress, interrupt).await,
+        (Some(chunks), _) => {
+            let server_bytes = client.server().map(|server| server.frame_bytes_max as usize);
+            let batcher = args.batcher(server_bytes);
+            send_input(&args, chunks, batcher, &mut producer, &mut progress, interrupt).await
+        }
         (None, Source::Samples(count)) => send_samples(&args, *count, &mut producer, interrupt).await,
         (None, Source::Input(_) | Source::Continuous) => Ok(End::Done),
     };
@@ -175,11 +179,11 @@ fn heading(args: &Args, source: &Source) -> std::io::Result<()> {
 async fn send_input(
     args: &Args,
     mut chunks: Chunks,
+    mut batcher: Batcher,
     producer: &mut Producer,
     progress: &mut print::Progress,
     mut interrupt: Interrupt,
 ) -> anyhow::Result<End> {
-    let mut batcher = args.batcher();
     loop {
         let next = async {
             if batcher.is_empty() {

@@ -1,68 +1,216 @@
-//! A group's position on a topic.
+//! Where a group stands on a topic, and who of it reads what.
 //!
-//! Positions are taken in the order they reach the node, so an acknowledged one replaces all before it. One
-//! whose answer never came may turn up, but only at the next start: within a lifetime the log that failed takes
-//! nothing more.
+//! Positions are taken in the order they reach the node, so an acknowledged one replaces all before it in the
+//! slices it speaks of. One whose answer never came may turn up, but only at the next start: within a lifetime
+//! the log that failed takes nothing more.
+//!
+//! Which slices are whose is learnt from the cursors members are given. Whoever was given a slice under a later
+//! assignment than a cursor's has taken it over, and the cursor moves nothing there any more.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use super::keyspace::{Span, contains};
+use super::place::{Move, Place};
 use super::{CallId, Life};
+use crate::invariants::{Violation, ensure};
 
-/// Where a group may stand.
+/// A member that is silent for so long may be taken for gone, microseconds.
+const SILENT: u64 = 29_000_000;
+
+/// Whose cursor it is: a member's, under an assignment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Holder {
+    pub(in super::super) member: Bytes,
+    pub(in super::super) generation: u64,
+    /// The lifetime it was given in.
+    pub(in super::super) life: Life,
+}
+
+/// Positions on their way.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Change {
+    pub(in super::super) place: Rc<Place>,
+    /// What moves, by slice; everything without.
+    pub(in super::super) moves: Option<Vec<(Span, Move)>>,
+}
+
+impl Change {
+    fn moves(&self, position: u64) -> Move {
+        let Some(moves) = &self.moves else { return Move::Surely };
+        let slice = moves.iter().find(|(span, _)| contains(*span, position));
+        slice.map_or(Move::Not, |(_, moves)| *moves)
+    }
+}
+
+/// A group.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Group {
     /// What was acknowledged last, or seen last.
-    position: u64,
+    pub(in super::super) at: Place,
     /// On their way, in order.
-    pending: Vec<(CallId, u64)>,
+    pending: Vec<(CallId, Change)>,
     /// May have been taken, in order.
-    unknown: Vec<(Life, u64)>,
+    unknown: Vec<(Life, Change)>,
     /// Counts changes, so that a page asked for before one is not held against what came after.
-    version: u64,
+    pub(in super::super) version: u64,
+    /// It has positions: for sure, or perhaps.
+    pub(in super::super) committed: bool,
+    pub(in super::super) maybe_committed: bool,
+    pub(in super::super) members: Members,
 }
 
 impl Group {
-    pub(in super::super) fn asked(&mut self, call: CallId, position: u64) {
-        self.pending.push((call, position));
+    pub(in super::super) fn asked(&mut self, call: CallId, change: Change) {
+        self.pending.push((call, change));
     }
 
-    fn take(&mut self, call: CallId) -> Option<u64> {
+    fn take(&mut self, call: CallId) -> Option<Change> {
         let at = self.pending.iter().position(|(id, _)| *id == call)?;
         Some(self.pending.remove(at).1)
     }
 
-    pub(in super::super) fn acknowledged(&mut self, call: CallId) {
-        if let Some(position) = self.take(call) {
-            self.position = position;
-            self.unknown.clear();
+    /// Where it may stand, in the middle of whatever the node is just telling.
+    pub(in super::super) fn possible(&self, positions: &[u64]) -> Place {
+        let mut at = self.at.clone();
+        for (_, change) in &self.pending {
+            at.overlay(&change.place, positions, |position| perhaps(change.moves(position)));
+        }
+        at
+    }
+
+    /// Whether nothing is uncertain but what its place says.
+    pub(in super::super) fn is_settled(&self) -> bool {
+        self.pending.is_empty() && self.unknown.is_empty()
+    }
+
+    /// The positions of a call are stored.
+    pub(in super::super) fn acknowledged(&mut self, call: CallId, positions: &[u64]) {
+        if let Some(change) = self.take(call) {
+            self.at.overlay(&change.place, positions, |position| change.moves(position));
             self.version += 1;
+            self.maybe_committed = true;
+            self.committed |= change.moves.is_none_or(|moves| moves.iter().all(|(_, m)| *m == Move::Surely));
         }
     }
 
     pub(in super::super) fn failed(&mut self, call: CallId, life: Life, unknown: bool) {
-        if let Some(position) = self.take(call)
+        if let Some(change) = self.take(call)
             && unknown
         {
-            self.unknown.push((life, position));
-            self.version += 1;
+            self.unknown.push((life, change));
         }
     }
 
     pub(in super::super) fn life_ended(&mut self, life: Life) {
-        self.unknown.extend(self.pending.drain(..).map(|(_, position)| (life, position)));
-        self.version += 1;
+        self.unknown.extend(self.pending.drain(..).map(|(_, change)| (life, change)));
+        self.members = Members::default();
     }
 
-    /// Positions a page asked for now may begin at, and the version to hand back with what it showed.
-    pub(in super::super) fn allowed(&self, life: Life) -> (Vec<u64>, u64) {
-        let decided = self.unknown.iter().filter(|(then, _)| *then < life).map(|(_, position)| *position);
-        (std::iter::once(self.position).chain(decided).collect(), self.version)
-    }
-
-    /// A page that was asked for at `version` began at an allowed position: what was unknown is decided.
-    pub(in super::super) fn seen(&mut self, position: u64, life: Life, version: u64) {
-        if self.version == version {
-            self.position = position;
-            self.unknown.retain(|(then, _)| *then >= life);
+    /// A process serves: what earlier ones left was taken or not.
+    pub(in super::super) fn life_began(&mut self, life: Life, positions: &[u64]) {
+        let (before, now) = self.unknown.drain(..).partition(|(then, _)| *then < life);
+        self.unknown = now;
+        let before: Vec<(Life, Change)> = before;
+        for (_, change) in before {
+            self.at.overlay(&change.place, positions, |position| perhaps(change.moves(position)));
             self.version += 1;
+            self.maybe_committed = true;
         }
+    }
+
+    /// A page that was asked for at `version` began at `start`.
+    pub(in super::super) fn seen(&mut self, start: Place, version: u64) {
+        if self.version == version {
+            self.at = start;
+        }
+    }
+}
+
+fn perhaps(moves: Move) -> Move {
+    match moves {
+        Move::Surely | Move::Perhaps => Move::Perhaps,
+        Move::Not => Move::Not,
+    }
+}
+
+/// Members of a group, in one process lifetime.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Members {
+    /// Of the last assignment that was told, and how many members it had.
+    pub(in super::super) assigned: Option<(u64, usize)>,
+    /// Which slices were given to whom, by assignment.
+    given: BTreeMap<u64, BTreeMap<Bytes, Vec<Span>>>,
+    /// When each was last heard of, microseconds.
+    heard: BTreeMap<Bytes, u64>,
+}
+
+impl Members {
+    /// A member's request was taken or answered.
+    pub(in super::super) fn hear(&mut self, member: &Bytes, now: u64) {
+        self.heard.insert(member.clone(), now);
+    }
+
+    /// It leaves.
+    pub(in super::super) fn leave(&mut self, member: &Bytes) {
+        self.heard.remove(member);
+    }
+
+    /// A member was given a cursor for these slices.
+    pub(in super::super) fn given(
+        &mut self,
+        member: &Bytes,
+        generation: u64,
+        spans: &[Span],
+    ) -> Result<(), Violation> {
+        let owners = self.given.entry(generation).or_default();
+        for (other, theirs) in owners.iter() {
+            let same = other == member;
+            let common = theirs.iter().find(|a| spans.iter().any(|b| a.0 < b.1 && b.0 < a.1));
+            let right = if same { theirs == spans } else { common.is_none() };
+            ensure(right, "MEMBERS", || {
+                format!(
+                    "under assignment {generation} {} reads {spans:?}, and {} {theirs:?}",
+                    member.escape_ascii(),
+                    other.escape_ascii()
+                )
+            })?;
+        }
+        owners.insert(member.clone(), spans.to_vec());
+        Ok(())
+    }
+
+    /// What a cursor that speaks of these slices moves now.
+    pub(in super::super) fn moves(
+        &self,
+        holder: &Holder,
+        spans: &[Span],
+        life: Life,
+        now: u64,
+    ) -> Vec<(Span, Move)> {
+        if holder.life == life && self.assigned.is_some_and(|(now, _)| now == holder.generation) {
+            return spans.iter().map(|span| (*span, Move::Surely)).collect();
+        }
+        let taken: Vec<Span> = if holder.life == life { self.taken_over(holder, now) } else { Vec::new() };
+        let mut moves: Vec<(Span, Move)> = taken.into_iter().map(|span| (span, Move::Not)).collect();
+        moves.extend(spans.iter().map(|span| (*span, Move::Perhaps)));
+        moves
+    }
+
+    /// Slices that somebody else was given later. Who may be gone by now counts for nothing: without members
+    /// a group has given nothing to anybody.
+    fn taken_over(&self, holder: &Holder, now: u64) -> Vec<Span> {
+        let alive = |member: &Bytes| self.heard.get(member).is_some_and(|heard| now - heard < SILENT);
+        let later = self.given.range(holder.generation + 1..).flat_map(|(_, owners)| owners);
+        let others = later.filter(|(member, _)| **member != holder.member && alive(member));
+        others.flat_map(|(_, spans)| spans.iter().copied()).collect()
+    }
+
+    /// Whether a member is alone, as far as was told.
+    pub(in super::super) fn is_alone(&self, member: &Bytes, now: u64) -> bool {
+        self.assigned.is_some_and(|(_, count)| count == 1)
+            && self.heard.get(member).is_some_and(|heard| now - heard < SILENT)
     }
 }

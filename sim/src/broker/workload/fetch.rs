@@ -1,130 +1,161 @@
-//! `fetch`: by cursor, by group, from the beginning, waiting or not.
+//! `fetch` and `fetch_batches`: by cursor, by group, as a member, from the beginning, waiting or not.
 
 use std::fmt;
 
-use broker::Fetched;
+use broker::{Fetched, Reply};
 use bytes::{Bytes, BytesMut};
 use rand::Rng;
 use types::cursor::Cursor;
 use types::limits;
 use wire::{Reason, Request};
 
-use super::{GROUPS, Op, STRANGERS, name_of, produce};
-use crate::broker::judge::Answer;
-use crate::broker::model::{CallId, Position};
+use super::page::{self, Given};
+use super::{Op, TOPICS};
+use crate::broker::model::{CallId, Holder, Place, Reader, Token};
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
-use crate::invariants::{Violation, ensure, inv_07, inv_25, inv_42, inv_43, inv_44};
-
-/// Bytes of an answer that are neither records nor the cursor's own: envelope, count, the cursor's length.
-const RESPONSE_BYTES: usize = 6 + 4 + 5;
+use crate::invariants::{Violation, ensure};
 
 /// A fetch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(in super::super) struct Fetch {
-    pub(in super::super) topic: Option<usize>,
-    pub(in super::super) cursor: Option<Token>,
+    cursor: Option<Bytes>,
     pub(in super::super) group: Option<Bytes>,
-    pub(in super::super) member: bool,
+    pub(in super::super) member: Option<Bytes>,
     max: u32,
     wait_ms: u32,
     /// Where its page may begin, and the group's version that says so.
-    allowed: Vec<u64>,
+    pub(in super::super) start: Place,
     version: u64,
 }
 
 /// What a cursor is, to the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Token {
-    At(Position),
+#[derive(Clone, Debug)]
+pub(in super::super) enum Meaning {
+    Known(Token),
     /// Of a topic that did not exist.
     Unborn,
-    /// Nothing a fetch ever gave.
+    /// Nothing the node ever gave.
     Garbage,
 }
 
 impl Fetch {
     pub(super) fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cursor, group, member, max, wait_ms, .. } = self;
-        let group = group.as_ref().map(|group| group[..group.len().min(12)].escape_ascii().to_string());
-        write!(f, "fetch {cursor:?} group {group:?} member {member} max {max} wait {wait_ms} ms")
+        let short = |bytes: &Option<Bytes>| bytes.as_ref().map(|b| b[..b.len().min(12)].escape_ascii().to_string());
+        let cursor = cursor.as_ref().map(|token| token.escape_ascii().to_string());
+        let (group, member) = (short(group), short(member));
+        write!(f, "fetch {cursor:?} group {group:?} member {member:?} max {max} wait {wait_ms} ms")
     }
 
-    /// Whether there are records for it when so many are in its topic.
-    pub(super) fn stands_before(&self, records: u64) -> bool {
-        self.allowed.iter().all(|position| *position < records)
+    /// A member's positions count, whatever the cursor.
+    fn is_member(&self) -> bool {
+        self.member.is_some() && self.group.is_some()
     }
 
-    /// Whether the group's positions count.
-    fn by_group(&self) -> bool {
-        self.group.is_some() && (self.member || self.cursor.is_none())
+    /// The cursor that counts.
+    fn used(&self) -> Option<&Bytes> {
+        self.cursor.as_ref().filter(|_| !self.is_member())
+    }
+
+    /// The group whose positions count.
+    pub(in super::super) fn reads_for(&self) -> Option<&Bytes> {
+        self.group.as_ref().filter(|_| self.used().is_none())
+    }
+
+    fn max(&self) -> u32 {
+        match self.max {
+            0 => limits::FETCH_RECORDS_DEFAULT,
+            max => max.min(limits::FETCH_RECORDS_MAX),
+        }
     }
 }
 
-pub(in super::super) fn send(world: &mut World, client: usize, conn: ConnId, topic: Option<usize>) {
-    let held = topic.and_then(|topic| world.clients[client].cursors[topic].clone());
+pub(in super::super) fn send(world: &mut World, client: usize, conn: ConnId, name: Option<usize>) {
+    let held = name.and_then(|name| world.clients[client].cursors[name].clone());
+    let member = world.clients[client].member.clone();
     let (cursor, group, member) = match world.rng.random_range(0..100) {
-        0..=39 => (held, None, false),
-        40..=47 => (None, None, false),
-        48..=82 => (None, Some(some_group(world)), false),
-        83..=87 => (held, Some(some_group(world)), false),
-        88..=94 => (some_token(world), None, false),
-        95 | 96 => (Some(Cursor::unborn().encode()), None, false),
-        97 => (None, Some(Bytes::from(vec![b'g'; limits::GROUP_NAME_BYTES_MAX + 1])), false),
-        _ => (Some(garbage(world)), None, false),
+        0..=39 => (held, None, None),
+        40..=47 => (None, None, None),
+        48..=72 => (None, Some(world.some_group()), None),
+        73..=82 => (None, Some(world.some_group()), Some(member)),
+        83..=87 => (held, Some(world.some_group()), world.rng.random_bool(0.5).then_some(member)),
+        88..=94 => (some_token(world), None, None),
+        95 | 96 => (Some(Cursor::unborn().encode()), None, None),
+        97 => (None, Some(Bytes::from(vec![b'g'; limits::GROUP_NAME_BYTES_MAX + 1])), None),
+        _ => (Some(garbage(world)), None, None),
     };
+    let (max, wait_ms) = some_limits(world);
+    send_of(world, client, conn, name, Fetch { cursor, group, member, max, wait_ms, ..Fetch::default() });
+}
+
+fn some_limits(world: &mut World) -> (u32, u32) {
     let max = [0, 0, 1, 2, 5, 100, 5000][world.rng.random_range(0..7)];
     let wait_ms = match world.rng.random_range(0..10) {
         0..=5 => 0,
         6 | 7 => world.rng.random_range(1..300),
         _ => world.rng.random_range(1..40_000),
     };
-    send_of(world, client, conn, topic, (cursor, group, member), max, wait_ms);
+    (max, wait_ms)
 }
 
-pub(in super::super) fn send_of(
+/// Reads on for a group, alone or as a member.
+pub(in super::super) fn send_as_group(
     world: &mut World,
     client: usize,
     conn: ConnId,
-    topic: Option<usize>,
-    (cursor, group, member): (Option<Bytes>, Option<Bytes>, bool),
+    name: Option<usize>,
+    member: bool,
+) {
+    let (max, wait_ms) = some_limits(world);
+    let member = member.then(|| world.clients[client].member.clone());
+    let group = if member.is_some() { Bytes::from_static(b"crew") } else { world.some_group() };
+    let group = Some(group);
+    send_of(world, client, conn, name, Fetch { group, member, max, wait_ms, ..Fetch::default() });
+}
+
+/// Reads from a cursor, or from the beginning.
+pub(in super::super) fn send_from(
+    world: &mut World,
+    client: usize,
+    conn: ConnId,
+    name: usize,
+    cursor: Option<Bytes>,
     max: u32,
-    wait_ms: u32,
 ) -> CallId {
-    let name = match topic {
-        Some(_) => name_of(topic),
-        None => STRANGERS[world.rng.random_range(0..STRANGERS.len())].map(Bytes::from_static),
-    };
-    let token = cursor.as_ref().map(|token| what_is(world, token));
-    let op = Fetch {
-        topic,
-        cursor: token,
-        group: group.clone(),
-        member,
-        max,
-        wait_ms,
-        allowed: vec![],
-        version: 0,
-    };
-    let member = member.then(|| Bytes::from_static(b"m"));
-    let request = wire::request::Fetch { topic: name, cursor, group, member, max, wait_ms };
-    world.send(client, conn, Request::Fetch(request), Op::Fetch(op))
+    send_of(world, client, conn, Some(name), Fetch { cursor, max, ..Fetch::default() })
+}
+
+/// Reads for a group.
+pub(in super::super) fn send_for(
+    world: &mut World,
+    client: usize,
+    conn: ConnId,
+    name: usize,
+    (group, member): (Bytes, Option<Bytes>),
+) -> CallId {
+    send_of(world, client, conn, Some(name), Fetch { group: Some(group), member, ..Fetch::default() })
+}
+
+fn send_of(world: &mut World, client: usize, conn: ConnId, name: Option<usize>, op: Fetch) -> CallId {
+    let topic = world.name_to_send(name);
+    let Fetch { cursor, group, member, max, wait_ms, .. } = op.clone();
+    let request = wire::request::Fetch { topic, cursor, group, member, max, wait_ms };
+    let batches = world.rng.random_bool(0.3);
+    let request = if batches { Request::FetchBatches(request) } else { Request::Fetch(request) };
+    world.send(client, conn, name, request, Op::Fetch(Box::new(op)))
 }
 
 /// What a token is, to the model.
-pub(super) fn what_is(world: &World, token: &Bytes) -> Token {
+pub(super) fn meaning(world: &World, token: &Bytes) -> Meaning {
     match world.model.tokens.get(token) {
-        Some(position) => Token::At(*position),
-        None if *token == Cursor::unborn().encode() => Token::Unborn,
-        None => Token::Garbage,
+        Some(known) => Meaning::Known(known.clone()),
+        None if *token == Cursor::unborn().encode() => Meaning::Unborn,
+        None => Meaning::Garbage,
     }
 }
 
-pub(super) fn some_group(world: &mut World) -> Bytes {
-    Bytes::from_static(GROUPS[world.rng.random_range(0..GROUPS.len())])
-}
-
-/// A token that a fetch of whatever topic gave out.
+/// A token that was given out, of whatever topic.
 pub(super) fn some_token(world: &mut World) -> Option<Bytes> {
     let count = world.model.given.len();
     let at = world.rng.random_range(0..count.max(1));
@@ -147,110 +178,118 @@ pub(super) fn garbage(world: &mut World) -> Bytes {
 }
 
 pub(in super::super) fn arrived(world: &mut World, id: CallId) {
-    let (now, life) = (world.now, world.model.life);
-    let call = &mut world.calls[id];
-    let Op::Fetch(op) = &mut call.op else { return };
-    call.deadline = now + 1000 * u64::from(op.wait_ms.min(limits::FETCH_WAIT_MS_MAX));
-    (op.allowed, op.version) = match (&op.topic, &op.group, op.cursor) {
-        (Some(topic), Some(group), _) if op.by_group() && group.len() <= limits::GROUP_NAME_BYTES_MAX => {
-            let group = world.model.topics[*topic].groups.get(group);
-            group.map_or((vec![0], u64::MAX), |group| group.allowed(life))
-        }
-        (Some(topic), _, Some(Token::At(position))) if !op.by_group() && position.topic == *topic => {
-            (vec![position.at], 0)
-        }
-        (_, _, _) => (vec![0], 0),
-    };
-}
-
-pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Answer) -> Result<(), Violation> {
-    let call = &world.calls[id];
-    let Op::Fetch(op) = call.op.clone() else { return Ok(()) };
-    let (known, used) = (call.known, op.cursor.filter(|_| !op.by_group()));
-    let foreign = matches!(used, Some(Token::At(position)) if Some(position.topic) != op.topic);
-    match reply {
-        Answer::Failed(Reason::InvalidCursor) => {
-            world.expect(id, reply, used == Some(Token::Garbage) || foreign)
-        }
-        Answer::Failed(reason) => world.expect(id, reply, world.excused(*reason)),
-        Answer::Fetched(page) => {
-            world.expect(id, reply, used != Some(Token::Garbage) && !(foreign && known))?;
-            let sent = match &call.request {
-                Some(Request::Fetch(fetch)) => fetch.cursor.clone(),
-                Some(_) | None => None,
-            };
-            let echoed = page.cursor == Cursor::unborn().encode() || Some(&page.cursor) == sent.as_ref();
-            match op.topic {
-                Some(topic) if world.model.topics[topic].is_known() || !echoed => {
-                    got_page(world, id, &op, topic, page)
-                }
-                _ => {
-                    if let Some(topic) = op.topic {
-                        let life = world.model.life;
-                        world.model.topics[topic].seen_absent(life);
-                    }
-                    world.expect(id, reply, page.count == 0 && echoed)
+    let (now, call) = (world.now, &world.calls[id]);
+    let Op::Fetch(op) = &call.op else { return };
+    let deadline = now + 1000 * u64::from(op.wait_ms.min(limits::FETCH_WAIT_MS_MAX));
+    let used = op.used().map(|token| meaning(world, token));
+    let (mut start, mut version) = (Place::beginning(), 0);
+    if let Some(index) = call.topic {
+        let op = op.clone();
+        let may = world.may(id) == Some(true);
+        let topic = &mut world.model.topics[index];
+        match (used, op.reads_for()) {
+            (Some(Meaning::Known(token)), _) if token.topic == index => {
+                start = token.place.completed(&topic.log.positions);
+            }
+            (None, Some(group)) if group.len() <= limits::GROUP_NAME_BYTES_MAX && may => {
+                let group = topic.group(group);
+                (start, version) = (group.at.clone(), group.version);
+                if let Some(member) = &op.member {
+                    group.members.hear(member, now);
                 }
             }
+            (_, _) => {}
         }
-        Answer::Created | Answer::Stored(_) | Answer::Committed | Answer::Left => {
-            world.expect(id, reply, false)
-        }
+    }
+    let call = &mut world.calls[id];
+    call.deadline = deadline;
+    if let Op::Fetch(op) = &mut call.op {
+        (op.start, op.version) = (start, version);
     }
 }
 
-fn got_page(
-    world: &mut World,
-    id: CallId,
-    op: &Fetch,
-    index: usize,
-    page: &Fetched,
-) -> Result<(), Violation> {
-    let (life, power_lost) = (world.model.life, world.model.power_lost);
+pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -> Result<(), Violation> {
     let call = &world.calls[id];
-    let known = call.known;
-    let cursor = Cursor::decode(&page.cursor).ok().filter(|cursor| cursor.tiles.len() == 1);
+    let Op::Fetch(op) = &call.op else { return Ok(()) };
+    let op = op.clone();
+    let used = op.used().map(|token| meaning(world, token));
+    match reply {
+        Reply::Failed(Reason::InvalidCursor) => {
+            let here = call.topic.or(call.name.and_then(|name| world.model.names[name].current));
+            let wrong = match used {
+                Some(Meaning::Garbage) => true,
+                Some(Meaning::Known(token)) => here.is_some_and(|here| here != token.topic),
+                Some(Meaning::Unborn) | None => false,
+            };
+            world.expect(id, reply, wrong)
+        }
+        Reply::Failed(reason) => world.expect(id, reply, world.excused(*reason)),
+        Reply::Fetched(fetched) => {
+            world.expect(id, reply, !matches!(used, Some(Meaning::Garbage)))?;
+            let echo = op.cursor.clone().unwrap_or_else(|| Cursor::unborn().encode());
+            // A member begins again when its topic is gone, and waits for the next.
+            let unborn = world.is_gone(id) && (call.topic.is_none() || op.is_member());
+            if unborn && fetched.count == 0 && fetched.cursor == echo {
+                return Ok(());
+            }
+            got_page(world, id, &op, fetched)
+        }
+        _ => world.expect(id, reply, false),
+    }
+}
+
+fn got_page(world: &mut World, id: CallId, op: &Fetch, fetched: &Fetched) -> Result<(), Violation> {
+    let call = &world.calls[id];
+    let who = call.to_string();
+    let cursor = page::decoded(&who, &fetched.cursor)?;
+    // Topics of that name may have been made while it waited, and removed again.
+    let here = |found: &usize| {
+        Some(world.model.topics[*found].name) == call.name && call.topic.is_none_or(|topic| topic <= *found)
+    };
+    let index = world.model.by_id(cursor.topic).filter(here);
+    let Some(index) = index else {
+        let name = call.name.map(|name| TOPICS[name]);
+        return Err(Violation::new("INV-12", format!("{who}: a cursor of {}, not of {name:?}", cursor.topic)));
+    };
+    let stamp = cursor.member.as_ref().map(|member| Bytes::copy_from_slice(member.member.as_bytes()));
+    ensure(stamp == op.member.clone().filter(|_| op.is_member()), "MEMBERS", || {
+        format!("{who} gets a cursor of the member {stamp:?}")
+    })?;
+    let life = world.model.life;
+    let holder = cursor.member.as_ref().zip(stamp).map(|(member, name)| Holder {
+        member: name,
+        generation: member.generation.0,
+        life,
+    });
+    let beginning = Place::beginning();
+    let reader = if op.reads_for().is_some() { Reader::Group } else { Reader::Cursor };
+    let given = Given {
+        who: &who,
+        topic: index,
+        reader,
+        start: if call.topic == Some(index) { &op.start } else { &beginning },
+        holder,
+        from: op.used().filter(|_| call.topic.is_some()).cloned().filter(|token| {
+            world.model.tokens.get(token).is_some_and(|token| token.topic == index)
+        }),
+        max: op.max(),
+    };
+    let seen = page::judge(world, &given, fetched, &cursor)?;
+    let now = world.now;
     let topic = &mut world.model.topics[index];
-    // A topic that exists is never read as one that does not.
-    let Some(cursor) = cursor else { return inv_25::nothing_left(topic.name, 0, true) };
-    topic.seen_as(cursor.topic)?;
-    let mut records = Vec::with_capacity(page.count as usize);
-    page.runs.iter().for_each(|run| produce::split_to(&run.records, &mut records));
-    let count = records.len() as u64;
-    let next = cursor.tiles[0].next.0;
-    let max = if op.max == 0 { limits::FETCH_RECORDS_DEFAULT } else { op.max.min(limits::FETCH_RECORDS_MAX) };
-    ensure(count == u64::from(page.count) && count <= u64::from(max), "ANSWER", || {
-        format!("{call}: {count} records, {} announced", page.count)
-    })?;
-    // One record always fits: it came in a frame.
-    let bytes =
-        RESPONSE_BYTES + page.cursor.len() + page.runs.iter().map(|run| run.records.len()).sum::<usize>();
-    ensure(count <= 1 || bytes <= world.config.frame_bytes_max, "ANSWER", || {
-        format!("{call}: {bytes} bytes, at most {} are allowed", world.config.frame_bytes_max)
-    })?;
-    let start = next.checked_sub(count);
-    inv_07::contiguous(call, start.unwrap_or(0), count, next)?;
-    let start = start.unwrap_or(0);
-    if known && op.by_group() {
-        inv_42::check(call, start, &op.allowed)?;
-        inv_44::check(call, start, &op.allowed)?;
-    } else if known {
-        inv_43::check(call, start, op.allowed.first().copied().unwrap_or(0))?;
+    let Some(group) = op.reads_for() else { return Ok(()) };
+    if group.len() > limits::GROUP_NAME_BYTES_MAX {
+        return Ok(());
     }
-    topic.read(start, &records, power_lost)?;
-    if count == 0 {
-        topic.nothing_at(next, life)?;
-    }
-    if known
-        && op.by_group()
-        && let Some(group) = op.group.as_ref().and_then(|group| topic.groups.get_mut(group))
-    {
-        group.seen(start, life, op.version);
-    }
-    world.summary.delivered += count;
-    let position = Position { topic: index, at: next };
-    if world.model.tokens.insert(page.cursor.clone(), position).is_none() {
-        world.model.given.push(page.cursor.clone());
+    let group = topic.group(group);
+    match &given.holder {
+        Some(Holder { member, generation, .. }) => {
+            let spans = seen.after.covers().map(<[_]>::to_vec).unwrap_or_default();
+            group.members.given(member, *generation, &spans)?;
+            group.members.hear(member, now);
+        }
+        None if Some(index) == world.calls[id].topic => group.seen(seen.start, op.version),
+        None => {}
     }
     Ok(())
 }

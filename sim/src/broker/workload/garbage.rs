@@ -5,24 +5,15 @@ use rand::Rng;
 use wire::Request;
 use wire::frame::PREFIX_BYTES;
 
-use super::{Call, Op, produce};
+use super::{Op, produce};
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
 
 pub(in super::super) fn send(world: &mut World, client: usize, id: ConnId) {
     let frame = sample(world);
     world.say(|| format!("client {client} sends {} bytes that are no request", frame.len()));
-    let call = world.calls.len();
-    world.calls.push(Call {
-        client,
-        conn: id,
-        request: None,
-        op: Op::Garbage,
-        known: false,
-        deadline: 0,
-        answer: None,
-        delivered: true,
-    });
+    let call = world.call(client, id, None, None, Op::Garbage);
+    world.calls[call].delivered = true;
     if let Some(conn) = world.conns.get_mut(&id) {
         conn.link.outgoing().extend_from_slice(&frame);
         conn.sent.push_back(call);
@@ -35,7 +26,7 @@ fn sample(world: &mut World) -> BytesMut {
     let number = u32::MAX - 7;
     match world.rng.random_range(0..5) {
         0 => {
-            let api_key = [0, 6, 12, 13, 17, 31, 9999][world.rng.random_range(0..7)];
+            let api_key = [0, 6, 12, 13, 17, 30, 51, 9999][world.rng.random_range(0..8)];
             frame.put_u32(10);
             frame.put_u16(api_key);
             frame.put_u32(number);
@@ -64,11 +55,14 @@ fn sample(world: &mut World) -> BytesMut {
 }
 
 fn request(world: &mut World) -> Request {
-    match world.rng.random_range(0..3) {
-        0 => Request::CreateTopic { topic: super::name_of(Some(0)), keyspace_bits: 0 },
-        1 => Request::Fetch(wire::request::Fetch { topic: super::name_of(Some(0)), ..Default::default() }),
+    let topic = world.name_to_send(Some(0));
+    match world.rng.random_range(0..5) {
+        0 => Request::CreateTopic { topic, keyspace_bits: 0 },
+        1 => Request::Fetch(wire::request::Fetch { topic, ..Default::default() }),
+        2 => Request::MergeRanges { topic, a: 1, b: 2 },
+        3 => Request::SeekTime { topic, at_ms: 7 },
         _ => {
-            let record = produce::sample(world, 0, 0);
+            let record = produce::sample(world, 0, 0, None);
             Request::Produce(wire::request::Produce::of(b"a", &[record]))
         }
     }

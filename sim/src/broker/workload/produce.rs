@@ -1,67 +1,90 @@
-//! `produce`: batches of every shape, often several on their way.
+//! `produce`: batches of every shape, with and without keys, often several on their way.
 
-use broker::Operation;
+use std::collections::BTreeMap;
+
+use broker::{Operation, Reply};
 use bytes::{Bytes, BytesMut};
 use rand::Rng;
 use types::record::{Header, Record, Walk};
 use wire::{Reason, Request};
 
-use super::{Op, STRANGERS, name_of};
-use crate::broker::judge::Answer;
+use super::Op;
 use crate::broker::model::CallId;
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
-use crate::invariants::{Violation, inv_13, inv_17};
+use crate::invariants::{Violation, inv_06, inv_13};
+
+/// Keys clients use, beside the empty one.
+pub(in super::super) const KEYS: u32 = 12;
 
 /// A produce.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Produce {
-    pub(in super::super) topic: Option<usize>,
     pub(in super::super) count: u32,
     /// Its batch in the topic, once it has reached the node.
-    pub(in super::super) batch: Option<usize>,
+    batch: Option<usize>,
+    /// Where its records went then, as far as their keys tell.
+    routes: BTreeMap<u64, u64>,
 }
 
-pub(in super::super) fn send(world: &mut World, client: usize, conn: ConnId, topic: Option<usize>) {
+pub(in super::super) fn send(world: &mut World, client: usize, conn: ConnId, name: Option<usize>) {
     let count = [0, 1, 1, 1, 2, 3, 5, 12][world.rng.random_range(0..8)];
-    send_of(world, client, conn, topic, count);
+    let mut keys = Vec::new();
+    // Some requests are of one key, and so of one range.
+    let one = world.rng.random_bool(0.3).then(|| some_key(world));
+    for _ in 0..count {
+        let key = one.clone().unwrap_or_else(|| some_key(world));
+        keys.push(key);
+    }
+    send_of(world, client, conn, name, &keys);
 }
 
-/// Sends so many records, fewer when they do not fit in a frame.
+fn some_key(world: &mut World) -> Option<Bytes> {
+    match world.rng.random_range(0..10) {
+        0..=2 => None,
+        3 => Some(Bytes::new()),
+        _ => Some(key(world.rng.random_range(0..KEYS))),
+    }
+}
+
+/// A key of those that clients use.
+pub(in super::super) fn key(number: u32) -> Bytes {
+    Bytes::from(format!("key-{number}"))
+}
+
+/// Sends a record for each of the keys, fewer when they do not fit in a frame.
 pub(in super::super) fn send_of(
     world: &mut World,
     client: usize,
     conn: ConnId,
-    topic: Option<usize>,
-    most: u32,
+    name: Option<usize>,
+    keys: &[Option<Bytes>],
 ) -> CallId {
-    let name = match topic {
-        Some(_) => name_of(topic),
-        None => STRANGERS[world.rng.random_range(0..STRANGERS.len())].map(Bytes::from_static),
-    };
+    let topic = world.name_to_send(name);
     let room = world.config.frame_bytes_max - 300;
     let call = world.calls.len();
     let (mut records, mut count) = (BytesMut::new(), 0);
-    for index in 0..most {
-        let record = sample(world, call, index);
+    for (index, key) in keys.iter().enumerate() {
+        let record = sample(world, call, index, key.clone());
         if records.len() + record.encoded_len() > room {
             break;
         }
         record.encode(&mut records);
         count += 1;
     }
-    let request = wire::request::Produce { topic: name, records: records.freeze(), count };
-    world.send(client, conn, Request::Produce(request), Op::Produce(Produce { topic, count, batch: None }))
+    let request = wire::request::Produce { topic, records: records.freeze(), count };
+    let request = if world.rng.random_bool(0.3) {
+        Request::ProduceBatch(wire::request::ProduceBatch::of(request))
+    } else {
+        Request::Produce(request)
+    };
+    let op = Produce { count, batch: None, routes: BTreeMap::new() };
+    world.send(client, conn, name, request, Op::Produce(op))
 }
 
 /// A record like no other.
-pub(super) fn sample(world: &mut World, call: CallId, index: u32) -> Record {
+pub(super) fn sample(world: &mut World, call: CallId, index: usize, key: Option<Bytes>) -> Record {
     let rng = &mut world.rng;
-    let key = match rng.random_range(0..8) {
-        0..=2 => None,
-        3 => Some(Bytes::new()),
-        _ => Some(Bytes::from(format!("key-{}", rng.random_range(0..4)))),
-    };
     let mut value = BytesMut::from(format!("{call}/{index}/").as_bytes());
     let padding = [0, 0, 10, 40, 100, 400, 1500][rng.random_range(0..7)];
     value.resize(value.len() + padding, b'.');
@@ -73,58 +96,78 @@ pub(super) fn sample(world: &mut World, call: CallId, index: u32) -> Record {
 }
 
 pub(in super::super) fn arrived(world: &mut World, id: CallId) {
+    let wall = world.wall_ms();
     let call = &mut world.calls[id];
     let Op::Produce(op) = &mut call.op else { return };
-    let Some(Request::Produce(request)) = &call.request else { return };
+    let (Some(Request::Produce(wire::request::Produce { records, .. }))
+    | Some(Request::ProduceBatch(wire::request::ProduceBatch { records, .. }))) = &call.request
+    else {
+        return;
+    };
     let may = world.clients[call.client].may(Operation::Produce);
-    if let Some(topic) = op.topic.filter(|_| may && op.count > 0) {
-        let mut records = Vec::with_capacity(op.count as usize);
-        split_to(&request.records, &mut records);
-        op.batch = Some(world.model.topics[topic].asked(id, records));
+    let Some(topic) = call.topic.filter(|_| may && op.count > 0) else { return };
+    let topic = &mut world.model.topics[topic];
+    if !topic.sealed {
+        let batch = topic.log.asked(id, split(records), wall);
+        op.batch = Some(batch);
+        op.routes = topic.routes(batch);
     }
 }
 
-/// Adds each record as it is encoded.
-pub(super) fn split_to(records: &Bytes, into: &mut Vec<Bytes>) {
+/// Each record's key, and the record as it is encoded.
+fn split(records: &Bytes) -> Vec<(Option<Bytes>, Bytes)> {
     let spans = Walk::new(records).map_while(Result::ok);
-    into.extend(spans.map(|span| records.slice(span.start..span.end)));
+    let record = |span: types::record::Span<'_>| {
+        (span.key.map(Bytes::copy_from_slice), records.slice(span.start..span.end))
+    };
+    spans.map(record).collect()
 }
 
-pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Answer) -> Result<(), Violation> {
-    let Op::Produce(op) = world.calls[id].op.clone() else { return Ok(()) };
-    let known = world.calls[id].known;
-    let Some(index) = op.topic else {
-        return world.expect(id, reply, *reply == Answer::Failed(Reason::NoSuchTopic));
+/// Adds each record as it is encoded.
+pub(in super::super) fn split_to(records: &Bytes, into: &mut Vec<Bytes>) {
+    into.extend(split(records).into_iter().map(|(_, record)| record));
+}
+
+pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -> Result<(), Violation> {
+    let call = &world.calls[id];
+    let Op::Produce(op) = call.op.clone() else { return Ok(()) };
+    let Some(index) = call.topic else {
+        return world.expect(id, reply, *reply == Reply::Failed(Reason::NoSuchTopic));
     };
-    let life = world.model.life;
+    let (life, wall) = (world.model.life, world.model.wall_max);
+    let topic = &mut world.model.topics[index];
+    let (sealed, deleted) = (topic.sealed, topic.deleted);
     match reply {
-        Answer::Stored(count) => {
-            world.expect(id, reply, *count == op.count && world.model.topics[index].may_exist())?;
+        Reply::Stored(count) => {
+            inv_06::whole(&world.calls[id], *count, op.count)?;
+            world.expect(id, reply, !deleted && (op.batch.is_some() || op.count == 0))?;
+            let Some(batch) = op.batch else { return Ok(()) };
             let topic = &mut world.model.topics[index];
-            topic.existence = crate::broker::model::Existence::Known;
-            if let Some(batch) = op.batch {
-                if let Some(range) = topic.range() {
-                    inv_13::opened_here(&world.calls[id], world.model.segments.is_open(range))?;
-                    inv_17::check(topic.name, topic.kept(), world.model.segments.end(range))?;
-                }
-                topic.acknowledged(batch, life)?;
-                world.summary.acknowledged += u64::from(op.count);
+            for range in op.routes.keys() {
+                let later = topic.ranges.descendants(*range);
+                let was_opened = |range: &u64| world.model.segments.was_opened(topic.range_id(*range));
+                let opened = was_opened(range) || later.iter().any(was_opened);
+                inv_13::opened_here(&world.calls[id], opened)?;
             }
+            topic.log.acknowledged(batch, life, wall)?;
+            for (range, count) in topic.count(&op.routes) {
+                world.model.segments.acknowledged(range, count);
+            }
+            world.summary.acknowledged += u64::from(op.count);
             Ok(())
         }
-        Answer::Failed(reason) => {
-            if let Some(batch) = op.batch {
-                let unknown = reason.effect() == wire::Effect::Unknown;
-                world.model.topics[index].refused(batch, *reason, life, unknown);
+        Reply::Failed(reason) => {
+            if let Some(batch) = op.batch.filter(|_| !deleted) {
+                topic.log.refused(batch, *reason, life, wall)?;
             }
-            if *reason == Reason::NoSuchTopic {
-                world.model.topics[index].seen_absent(life);
-                return world.expect(id, reply, !known);
-            }
-            world.expect(id, reply, world.excused(*reason))
+            let allowed = match reason {
+                // Whoever removes the topic is answered last.
+                Reason::NoSuchTopic => deleted || world.is_dying(index),
+                Reason::Unroutable | Reason::Sealed => sealed,
+                other => world.excused(*other),
+            };
+            world.expect(id, reply, allowed)
         }
-        Answer::Created | Answer::Fetched(_) | Answer::Committed | Answer::Left => {
-            world.expect(id, reply, false)
-        }
+        _ => world.expect(id, reply, false),
     }
 }

@@ -204,7 +204,11 @@ fn a_full_volume_while_the_next_file_is_made_stops_nothing() {
     }
     world.mark();
     assert_eq!(world.notices.len(), 1, "told once: {:?}", world.notices);
-    assert_eq!((world.log.gauges().spare_files, world.disk.logs().len()), (0, 2), "nothing half-made is left");
+    assert_eq!(
+        (world.log.gauges().spare_files, world.disk.logs().len()),
+        (0, 2),
+        "nothing half-made is left"
+    );
     world.disk.full = false;
     world.mark();
     assert_eq!((world.log.gauges().spare_files, world.disk.logs().len()), (1, 3));

@@ -5,7 +5,7 @@ use types::Epoch;
 
 use super::log::{Held, Log, Mark, Unanswered};
 use super::{Copy, Task, reason_of};
-use crate::disk::{self, Output, Step};
+use crate::disk::{self, FileId, Output, Step};
 use crate::format::batch::Batch;
 use crate::planted::Bug;
 use crate::segment::index::Entry;
@@ -98,6 +98,29 @@ impl Copy {
         log.flushes += 1;
         desk.run(Owner::Flush { flight, segment, mark }, steps);
         true
+    }
+
+    /// Where zeros should be written behind the log's end, `(file, position, length)`, so that the next appends
+    /// need not make the file longer. Not while the copy is in use.
+    pub(in crate::store) fn wants_ahead(&mut self, desk: &mut Desk) -> Option<(FileId, u64, u64)> {
+        let segment = self.meta.segment;
+        let fit = self.task.is_none() && self.meta.sealed_at.is_none() && self.meta.latched.is_none();
+        let log = self.log.as_mut().filter(|_| fit)?;
+        let len = log.ahead(desk)?;
+        let at = log.allocated.max(log.appended.position);
+        Some((log.file(desk, segment), at, len))
+    }
+
+    /// Zeros were written behind the log's end, or could not be: then the file is opened anew for the next append,
+    /// under a number that did not fail.
+    pub(in crate::store) fn grown_ahead(&mut self, desk: &mut Desk, file: FileId, end: u64, failed: bool) {
+        let idle = self.task.is_none() && self.reads == 0;
+        let Some(log) = self.log.as_mut().filter(|log| log.is_file(file)) else { return };
+        if !failed {
+            log.allocated = log.allocated.max(end);
+        } else if idle && log.flushes == 0 {
+            log.close(desk);
+        }
     }
 
     /// The frames that go to the journal, with where they belong. They stay held until the file has them.

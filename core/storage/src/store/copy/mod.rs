@@ -22,11 +22,12 @@ mod lifecycle;
 mod log;
 mod open;
 mod read;
+mod standing;
 mod unread;
 
 use std::collections::VecDeque;
 
-use types::{Offset, WallTime};
+use types::Offset;
 
 use self::decide::{Fence, Latch, Seal};
 use self::lifecycle::{Create, Delete};
@@ -39,7 +40,7 @@ use self::unread::{Identity, META_DAMAGED};
 use super::desk::{Desk, Owner};
 use super::replay::Owed;
 use super::start::Lookup;
-use super::{Damage, Error, Extent, FailReason, Gauges, Notice, Reply, Request, RequestId, State, Status};
+use super::{Damage, Error, FailReason, Notice, Reply, Request, RequestId};
 use crate::disk::{self, ErrorKind, FileId, Output, Step};
 use crate::format::batch::Nonce;
 use crate::format::meta::Meta;
@@ -276,40 +277,6 @@ impl Copy {
         self.drain(desk);
     }
 
-    /// What there is of the copy.
-    pub(super) fn status(&self) -> Status {
-        let creating = matches!(self.task.as_deref(), Some(Task::Create(_)));
-        match self.identity {
-            Identity::Unread(_) => Status::Unread,
-            Identity::Unreadable => Status::Unreadable,
-            Identity::Known if creating => Status::Creating,
-            Identity::Known if self.meta.deleting => Status::Deleting,
-            Identity::Known => Status::Here(self.extent()),
-        }
-    }
-
-    /// Where the copy stands. For an unsealed copy that has not been opened, only what `copy.meta` says.
-    pub(super) fn extent(&self) -> Extent {
-        let (end, bytes) = match &self.log {
-            Some(log) if self.meta.sealed_at.is_none() => (log.synced.end, log.synced.position),
-            Some(_) | None => (self.meta.durable_end, self.meta.durable_position),
-        };
-        let last_append =
-            self.log.as_ref().map(|log| log.last_time).filter(|time| *time > WallTime::default());
-        let last_append = last_append.max(self.meta.sealed_at);
-        Extent { base: self.meta.base, end, bytes, epoch: self.meta.epoch, last_append, state: self.state() }
-    }
-
-    fn state(&self) -> State {
-        let stopped = self.log.as_ref().and_then(|log| log.stopped);
-        match (self.meta.latched, self.meta.sealed_at, stopped) {
-            (Some(reason), _, _) => State::Latched(reason),
-            (None, Some(_), _) => State::Sealed,
-            (None, None, Some(reason)) => State::Stopped(reason),
-            (None, None, None) => State::Active,
-        }
-    }
-
     /// Replaces `copy.meta` by what `meta` says now.
     fn replace_meta(&mut self, desk: &mut Desk, owner: Owner) {
         assert!(!self.is_out_of_reach(), "nothing is written over what could not be read");
@@ -396,39 +363,6 @@ impl Copy {
             if forget {
                 self.log = None;
             }
-        }
-    }
-
-    /// Adds what the copy holds to the store's numbers.
-    pub(super) fn count(&self, gauges: &mut Gauges) {
-        gauges.queued += self.queue.len();
-        gauges.reads += self.reads as usize;
-        if let Some(log) = &self.log {
-            gauges.unanswered += log.unanswered.len();
-            gauges.held_bytes += log.appended.position.saturating_sub(log.written.position);
-        }
-    }
-
-    /// Where zeros should be written behind the log's end, `(file, position, length)`, so that the next appends
-    /// need not make the file longer. Not while the copy is in use.
-    pub(super) fn wants_ahead(&mut self, desk: &mut Desk) -> Option<(FileId, u64, u64)> {
-        let segment = self.meta.segment;
-        let fit = self.task.is_none() && self.meta.sealed_at.is_none() && self.meta.latched.is_none();
-        let log = self.log.as_mut().filter(|_| fit)?;
-        let len = log.ahead(desk)?;
-        let at = log.allocated.max(log.appended.position);
-        Some((log.file(desk, segment), at, len))
-    }
-
-    /// Zeros were written behind the log's end, or could not be: then the file is opened anew for the next append,
-    /// under a number that did not fail.
-    pub(super) fn grown_ahead(&mut self, desk: &mut Desk, file: FileId, end: u64, failed: bool) {
-        let idle = self.task.is_none() && self.reads == 0;
-        let Some(log) = self.log.as_mut().filter(|log| log.is_file(file)) else { return };
-        if !failed {
-            log.allocated = log.allocated.max(end);
-        } else if idle && log.flushes == 0 {
-            log.close(desk);
         }
     }
 

@@ -59,8 +59,7 @@ impl Copy {
     /// Takes what the journal holds for this copy; the next opening puts it in its place. False when there is
     /// nothing to put there.
     pub(in crate::store) fn owe(&mut self, lives: &Lives) -> bool {
-        let takes_appends =
-            !self.is_out_of_reach() && self.meta.sealed_at.is_none() && !self.meta.deleting;
+        let takes_appends = !self.is_out_of_reach() && self.meta.sealed_at.is_none() && !self.meta.deleting;
         self.owed = lives.get(&self.meta.nonce).filter(|_| takes_appends).cloned().map(Box::new);
         self.owed.is_some()
     }

@@ -165,6 +165,13 @@ struct Run {
     latencies: Latencies,
 }
 
+impl Run {
+    /// Whether latency is that of answers, and not that of records on their way to a reader.
+    fn times_answers(&self) -> bool {
+        self.args.scenario != Scenario::Tail
+    }
+}
+
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.scenario == Scenario::Tail && args.record_size < mark::BYTES {
         anyhow::bail!("--scenario tail needs a --record-size of {} or more", mark::BYTES);

@@ -56,7 +56,7 @@ pub(super) async fn closed_loop(
         let end = Instant::now();
         let counted = if end <= until { &mut tally } else { &mut late };
         let ok = work.settle(answered, response, counted);
-        if ok && end <= until {
+        if ok && end <= until && run.times_answers() {
             recorder.add(end - answered.at);
         }
         if !ok {
@@ -129,7 +129,7 @@ fn settle(
     while let Some((ticket, response)) = wire.ready()? {
         let Some(ticket) = ticket else { continue };
         run.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if work.settle(ticket, response, tally) {
+        if work.settle(ticket, response, tally) && run.times_answers() {
             recorder.add(ticket.at.elapsed());
         }
     }
