@@ -102,7 +102,9 @@ impl Node {
             return Err(Error::InvalidCursor);
         }
         let Cursor { member, mut tiles, .. } = cursor;
-        if let Some(holder) = &member {
+        if let Some(holder) = &member
+            && !self.core.config.has_bug(Bug::CommitForOthers)
+        {
             tiles = self.groups.own_tiles(self.core.meta.vnode(), &key, holder, tiles);
         }
         if tiles.is_empty() {

@@ -26,6 +26,7 @@ use types::{Epoch, Offset, RangeId, SegmentId, WallTime};
 use crate::action::{Cause, Notice};
 use crate::meta;
 use crate::node::{Node, Owner};
+use crate::planted::Bug;
 use crate::produce;
 use crate::segments::{EPOCH_FIRST, InFlight, Open, RETRY_AFTER, Range, State};
 
@@ -149,9 +150,11 @@ impl Node {
 
     /// Goes on once nothing is in flight.
     pub(crate) fn drained(&mut self, id: RangeId) {
+        let early = self.core.config.has_bug(Bug::SplitEarly);
         let Some((ending, _)) = self.ending(id) else { return };
         let Step::Draining { failed } = ending.step else { return };
-        if !ending.in_flight.is_empty() {
+        let waits = !(early && ending.cause == Cause::Replaced);
+        if waits && !ending.in_flight.is_empty() {
             return;
         }
         if failed {

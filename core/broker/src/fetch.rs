@@ -15,6 +15,7 @@ use crate::auth::{Operation, Session};
 use crate::event::{Fetch, RequestId};
 use crate::groups;
 use crate::node::Node;
+use crate::planted::Bug;
 use crate::reading::{Membered, Most, Purpose, Reading};
 use crate::tiles;
 
@@ -178,7 +179,7 @@ impl Node {
 
     fn park(&mut self, id: RequestId, deadline: Instant, reading: Reading) {
         if let Purpose::Fetch { member: Some(member), .. } = &reading.purpose {
-            if self.has_another_share(member) {
+            if self.has_another_share(member) && !self.core.config.has_bug(Bug::ParkOldShare) {
                 // It changed hands while the old one was read: nobody would tell it any more.
                 let request = member.request.clone();
                 return self.begin(id, request, deadline);
@@ -245,7 +246,9 @@ impl Node {
                     return self.begin(id, request, deadline);
                 }
                 let span = range.and_then(|id| self.core.meta.vnode().range(id)).map(|range| range.span);
-                reading.look_again(span);
+                if !self.plant_deafness(reading.tiles(), range) {
+                    reading.look_again(span);
+                }
                 self.read_on(id, reading);
             }
         }

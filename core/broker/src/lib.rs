@@ -27,14 +27,14 @@ mod inspect;
 mod ledger;
 mod login;
 pub mod meta;
+mod place;
 pub mod planted;
 pub mod produce;
-mod place;
 mod random;
 mod reading;
 mod replace;
-mod rests;
 mod replica;
+mod rests;
 mod route;
 mod seek;
 mod segments;
@@ -48,8 +48,8 @@ mod users;
 mod waiters;
 
 pub use action::{
-    Action, Actions, Cause, Credentials, Fetched, GroupInfo, MemberInfo, Notice, RangeInfo, RangeState, Reply, Run,
-    Stop, TopicSummary, UserInfo,
+    Action, Actions, Cause, Credentials, Fetched, GroupInfo, MemberInfo, Notice, RangeInfo, RangeState,
+    Reply, Run, Stop, TopicSummary, UserInfo,
 };
 pub use auth::{Operation, Permissions, Session};
 pub use config::{Config, SeedUser};

@@ -2,12 +2,15 @@
 //!
 //! Only a build with the feature `planted` can switch one on; a broker is never built with it.
 
+use metadata::vnode::RangeState;
 use storage::format::batch::Batch;
 use storage::store::{self, Extent};
-use types::RangeId;
+use types::cursor::Tile;
+use types::{Offset, RangeId};
 
 use crate::action::{Cause, Reply};
 use crate::cut::Piece;
+use crate::event::RequestId;
 use crate::node::{Node, Owner};
 use crate::produce;
 use crate::segments::{InFlight, Open, Range, State};
@@ -42,11 +45,37 @@ pub enum Bug {
     IgnoreFailure,
     /// A failed login is answered before it is counted.
     CountLate,
+    /// A split or merge seals a parent while appends to it are still on their way.
+    SplitEarly,
+    /// A split or merge forgets the requests that wait for a parent.
+    ForgetWaiting,
+    /// A reader that has drained one side of a merge leaves the rest of the other.
+    MergeOneSide,
+    /// Whoever is responsible for a slice of a range gets all of its records.
+    ReadSiblings,
+    /// The place of a record without a key is worked out from the reader's slice, not from its range's.
+    KeylessElsewhere,
+    /// A reader leaves a split or merged range before its last record.
+    LeaveEarly,
+    /// A stream is pushed to whatever credit it has.
+    IgnoreCredit,
+    /// A member's cursor moves what is somebody else's by now.
+    CommitForOthers,
+    /// Whoever waits in a parent does not hear of a child's records.
+    DeafToChildren,
+    /// A request over several ranges is acknowledged although a part of it failed.
+    ForgetFailedPart,
+    /// A member that waits keeps the share it had when it began to read.
+    ParkOldShare,
+    /// What a member that leaves had is given to nobody.
+    LeaveOwnerless,
+    /// A child's records begin at whatever the clock says, though its parent's are later.
+    TimeGoesBack,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 26] = [
         Self::AckEarly,
         Self::ReadUncommitted,
         Self::ResumeSegment,
@@ -60,6 +89,19 @@ impl Bug {
         Self::ErrorIsEnd,
         Self::IgnoreFailure,
         Self::CountLate,
+        Self::SplitEarly,
+        Self::ForgetWaiting,
+        Self::MergeOneSide,
+        Self::ReadSiblings,
+        Self::KeylessElsewhere,
+        Self::LeaveEarly,
+        Self::IgnoreCredit,
+        Self::CommitForOthers,
+        Self::DeafToChildren,
+        Self::ForgetFailedPart,
+        Self::ParkOldShare,
+        Self::LeaveOwnerless,
+        Self::TimeGoesBack,
     ];
 }
 
@@ -127,5 +169,31 @@ impl Node {
         });
         self.append_waiting(id);
         true
+    }
+
+    /// A part of a request has its outcome.
+    pub(crate) fn plant_before_settle(
+        &self,
+        id: RequestId,
+        result: Result<u32, produce::Error>,
+    ) -> Result<u32, produce::Error> {
+        let planted = self.core.config.has_bug(Bug::ForgetFailedPart) && self.load.is_parted(id);
+        if planted { Ok(0) } else { result }
+    }
+
+    /// Where a reader of a range finds nothing more, when that is known.
+    pub(crate) fn plant_end(&self, range: RangeId, end: Option<Offset>) -> Option<Offset> {
+        let planted = self.core.config.has_bug(Bug::LeaveEarly);
+        let replaced = |range: &metadata::vnode::Range| range.state == RangeState::Replaced;
+        if planted && self.core.meta.vnode().range(range).is_some_and(replaced) {
+            return end.map(|end| Offset(end.0.saturating_sub(1)));
+        }
+        end
+    }
+
+    /// Whether a waiting reader does not look, although something happened in a range.
+    pub(crate) fn plant_deafness(&self, tiles: &[Tile], range: Option<RangeId>) -> bool {
+        let stands = |range: RangeId| tiles.iter().any(|tile| tile.range == range.seq);
+        self.core.config.has_bug(Bug::DeafToChildren) && !range.is_none_or(stands)
     }
 }

@@ -133,6 +133,11 @@ impl Load {
         (self.requests, self.bytes)
     }
 
+    /// Whether a request that waits has several parts.
+    pub(crate) fn is_parted(&self, id: RequestId) -> bool {
+        self.parted.contains_key(&id)
+    }
+
     fn admit(&mut self, bytes: usize) -> Result<(), Error> {
         let fits = self.requests < limits::PRODUCES_IN_FLIGHT_MAX
             && self.bytes.saturating_add(bytes) <= limits::PRODUCE_BYTES_IN_FLIGHT_MAX;
@@ -149,7 +154,8 @@ impl Load {
     fn part(&mut self, id: RequestId, count: u32, parts: usize) {
         assert!(parts > 0, "a part does not vanish");
         if parts > 1 {
-            let parted = self.parted.entry(id).or_insert(Parted { left: 1, count, failed: None, stored: false });
+            let parted =
+                self.parted.entry(id).or_insert(Parted { left: 1, count, failed: None, stored: false });
             parted.left += parts - 1;
         }
     }
@@ -168,7 +174,8 @@ impl Load {
             Entry::Occupied(mut entry) => {
                 let parted = entry.get_mut();
                 parted.left -= 1;
-                parted.stored |= result.map_or_else(|error| error.reason().effect() == Effect::Unknown, |_| true);
+                parted.stored |=
+                    result.map_or_else(|error| error.reason().effect() == Effect::Unknown, |_| true);
                 parted.failed = parted.failed.or(result.err());
                 if parted.left > 0 {
                     return None;
@@ -238,6 +245,7 @@ impl Node {
 
     /// One part of an accepted request, of so many bytes, has its outcome.
     pub(crate) fn produced(&mut self, id: RequestId, bytes: usize, result: Result<u32, Error>) {
+        let result = self.plant_before_settle(id, result);
         let reply = match self.load.settle(id, bytes, result) {
             None => return,
             Some(Ok(count)) => Reply::Stored(count),

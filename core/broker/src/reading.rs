@@ -319,7 +319,8 @@ impl Node {
         if !drained(reading.tiles[turn]) {
             return reading.next_tile();
         }
-        match tiles::move_on(vnode, topic, &mut reading.tiles, turn, drained) {
+        let one_side = self.core.config.has_bug(Bug::MergeOneSide);
+        match tiles::move_on(vnode, topic, &mut reading.tiles, turn, |tile| one_side || drained(tile)) {
             Some(new) => reading.moved_on(new),
             None => reading.next_tile(),
         }
@@ -336,9 +337,14 @@ impl Node {
     /// Which records of the tile's range are the reader's; `None` when all are.
     fn filter(&self, range: RangeId, tile: Tile) -> Option<Filter> {
         let vnode = self.core.meta.vnode();
-        let (topic, stored) = (vnode.topic(range.topic)?, vnode.range(range)?.span);
+        let (topic, whole) = (vnode.topic(range.topic)?, vnode.range(range)?.span);
         let (keyspace, hash) = (topic.keyspace, topic.key_hash);
-        (tile.span != stored).then_some(Filter { wanted: tile.span, stored, keyspace, hash })
+        if self.core.config.has_bug(Bug::ReadSiblings) {
+            return None;
+        }
+        let elsewhere = self.core.config.has_bug(Bug::KeylessElsewhere);
+        let stored = if elsewhere { tile.span } else { whole };
+        (tile.span != whole).then_some(Filter { wanted: tile.span, stored, keyspace, hash })
     }
 
     fn ask_read(&mut self, id: RequestId, reading: Reading, segment: SegmentId, from: Offset) {

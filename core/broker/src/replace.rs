@@ -22,6 +22,7 @@ use crate::ending::{Ending, Step};
 use crate::event::RequestId;
 use crate::meta;
 use crate::node::Node;
+use crate::planted::Bug;
 use crate::produce;
 use crate::segments::State;
 
@@ -113,6 +114,9 @@ impl Node {
         }
         let Some(range) = self.ranges.get_mut(&id) else { return };
         for request in std::mem::take(&mut range.waiting) {
+            if self.core.config.has_bug(Bug::ForgetWaiting) {
+                continue;
+            }
             self.append_again(id.topic, request);
         }
     }

@@ -70,7 +70,8 @@ impl Node {
                 let parent = RangeId { topic: id.topic, seq: *seq };
                 if seen.insert(*seq) {
                     time = time.max(self.last_time(parent));
-                    let holds = vnode.segments_of(parent).any(|(_, segment)| segment.end() > Some(segment.start));
+                    let holds =
+                        vnode.segments_of(parent).any(|(_, segment)| segment.end() > Some(segment.start));
                     next.extend((!holds).then_some(*seq));
                 }
             }
@@ -84,10 +85,11 @@ impl Node {
             return range.appended_at;
         }
         // One that was registered and took nothing may have been opened by a clock that had stepped back.
-        let last = self.core.meta.vnode().segments_of(id).rev().take(2).map(|(_, segment)| match segment.state {
-            SegmentState::Active => segment.opened_at,
-            SegmentState::Sealed(sealed) => sealed.at,
-        });
+        let last =
+            self.core.meta.vnode().segments_of(id).rev().take(2).map(|(_, segment)| match segment.state {
+                SegmentState::Active => segment.opened_at,
+                SegmentState::Sealed(sealed) => sealed.at,
+            });
         last.max().unwrap_or_default()
     }
 
@@ -129,6 +131,7 @@ impl Node {
             }
             (None, None) => (None, false),
         };
+        let end = self.plant_end(range, end);
         if end.is_some_and(|end| from >= end) { Place::End } else { Place::Segment { segment, from, known } }
     }
 }

@@ -202,7 +202,9 @@ impl Node {
         let Some(range) = self.ranges.get_mut(&id) else { return };
         if open.is_empty() {
             self.blocked.remove(&id);
-            range.appended_at = range.appended_at.max(time_before);
+            if !self.core.config.has_bug(Bug::TimeGoesBack) {
+                range.appended_at = range.appended_at.max(time_before);
+            }
             range.state = State::Registering;
             return self.core.register_segment(id);
         }

@@ -22,6 +22,7 @@ use crate::event::{ConnectionId, Membership, RequestId, StreamAck, Subscribe};
 use crate::fetch::Parked;
 use crate::groups;
 use crate::node::Node;
+use crate::planted::Bug;
 use crate::reading::{Most, Purpose, Reading};
 use crate::tiles;
 
@@ -181,12 +182,14 @@ impl Node {
     /// Collects as far as the credit reaches. Only when the stream is at nothing else.
     fn stream_read_on(&mut self, id: RequestId) {
         let frame_bytes = self.core.config.frame_bytes_max;
+        let ignored = self.core.config.has_bug(Bug::IgnoreCredit);
         let Some(stream) = self.streams.streams.get_mut(&id) else { return };
         let Some(at) = &stream.at else {
             stream.doing = Doing::Reading;
             return self.park_stream(id, Parked::UnbornStream);
         };
-        let count = stream.max.min(stream.window.saturating_sub(stream.in_flight));
+        let credit = stream.window.saturating_sub(stream.in_flight);
+        let count = if ignored { stream.max } else { stream.max.min(credit) };
         if count == 0 {
             stream.doing = Doing::Starved;
             return;

@@ -123,6 +123,10 @@ pub const INDEX_ENTRIES_MAX: usize = 1024;
 pub const TAIL_CACHE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 /// Segment files open at one time.
 pub const OPEN_COPIES_DEFAULT: usize = 512;
+/// Least and most of them a broker gives itself, by what the system allows it to have open.
+pub const OPEN_COPIES_MIN: usize = 64;
+/// See [`OPEN_COPIES_MIN`].
+pub const OPEN_COPIES_MAX: usize = 4096;
 /// Requests that may wait for one segment copy while it is busy with another.
 pub const COPY_QUEUE_MAX: usize = 4096;
 /// Least and most zeros written ahead of a growing log at one time, bytes.

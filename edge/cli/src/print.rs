@@ -51,7 +51,7 @@ impl Style {
     }
 
     fn paint(self, text: &str, wanted: bool) -> String {
-        // An empty variable counts as not set: https://no-color.org
+        // An empty variable counts as not set, as the convention of NO_COLOR has it.
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if wanted && !refused { format!("{}{text}\x1b[0m", self.code()) } else { text.to_owned() }
     }

@@ -280,3 +280,25 @@ fn settings_are_checked_and_shown() {
     let wrong = malachi(&place, &["config", "check", "--config", file.to_str().unwrap()]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
 }
+
+#[test]
+fn a_record_as_large_as_a_frame_goes_in_and_comes_out_every_way() {
+    let place = Place::new();
+    let _broker = place.start();
+    said(&place, &["topic", "create", "t"]);
+    // Envelope, topic, flags, checksum and count; then a record without key and headers.
+    let value = "x".repeat(16 * 1024 * 1024 - (6 + 6 + 1 + 4 + 4) - 17);
+    said_to(&place, &["produce", "t"], &format!("{value}\n"));
+    let line = format!("{value}\n");
+    assert!(said(&place, &["consume", "t"]) == line, "read");
+    assert!(said(&place, &["consume", "t", "--group", "g", "--member", "m"]) == line, "as a member");
+    assert!(said(&place, &["subscribe", "t", "--limit", "1"]) == line, "pushed");
+    let longer = run(&place, &["produce", "t"], &format!("{value}x\n"));
+    assert_eq!(longer.status.code(), Some(1));
+    let stderr = String::from_utf8(longer.stderr).unwrap();
+    assert!(
+        stderr.starts_with("Error: line 1: the record does not fit a frame of 16777216 bytes"),
+        "{stderr}"
+    );
+    assert_eq!(json(&place, &["range", "list", "t"])[0]["records"], 1);
+}

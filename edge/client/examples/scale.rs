@@ -9,6 +9,7 @@
 extern crate malachi_client as client;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,6 +20,11 @@ const CONNECTIONS_EACH: usize = 8;
 fn record(key: u64, value: u64) -> Record {
     let key = Some(Bytes::from(key.to_string()));
     Record { key, value: Bytes::from(value.to_string()), timestamp: 0, headers: Vec::new() }
+}
+
+fn say(line: &str) {
+    // Nobody is left to tell when standard output is gone.
+    drop(writeln!(std::io::stdout(), "{line}"));
 }
 
 struct Probe {
@@ -34,7 +40,7 @@ impl Probe {
         let kib: u64 = kib.and_then(|kib| kib.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).map_or(0, Iterator::count);
         let seconds = self.since.elapsed().as_secs_f64();
-        println!("{what:<44} {seconds:>7.1} s {:>6} MiB {open:>6} descriptors", kib / 1024);
+        say(&format!("{what:<44} {seconds:>7.1} s {:>6} MiB {open:>6} descriptors", kib / 1024));
         self.since = Instant::now();
     }
 }
@@ -142,14 +148,14 @@ async fn main() -> Result<(), Error> {
     let took = churn(&client, &address, 1000 / divisor).await?;
     probe.look(&format!("{} splits and merges under load", 1000 / divisor));
     let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
-    println!(
+    say(&format!(
         "    produce: p50 {:?} p99 {:?} p99.9 {:?} max {:?} of {}",
         at(0.5),
         at(0.99),
         at(0.999),
         at(1.0),
         took.len()
-    );
+    ));
 
     let ranges = 10_000 / divisor;
     wide(&client, ranges).await?;

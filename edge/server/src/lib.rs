@@ -12,6 +12,7 @@
 mod boot;
 mod clock;
 pub mod config;
+mod descriptors;
 pub mod disk;
 mod driver;
 mod http;

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::boot::{self, Refusal};
 use crate::clock::Clock;
 use crate::config::{self, Config};
+use crate::descriptors;
 use crate::driver::{self, Around, Queues, Running, State};
 use crate::http::{self, Readiness};
 use crate::identity::{Doors, Seeds};
@@ -212,12 +213,15 @@ fn start_core(config: &Config, doors: &Arc<Doors>, metrics: &Arc<Metrics>) -> Re
     let Seeds { users, generated } =
         seeds.map_err(|error| Refusal::Fix(format!("default users: {error}")))?;
     node.seed_users = users;
+    let descriptors = descriptors::raise();
+    node.store.open_copies_max = descriptors::copies(descriptors);
     node.store.seed = part(16);
     node.raft_log.seed = part(24);
     tracing::info!(
         node = %id,
         log_dir = %config.storage.log_dir.display(),
         raft_dir = %config.storage.raft_dir.display(),
+        descriptors,
         "starting"
     );
     let around = Around { clock: Clock::new(), doors: doors.clone(), metrics: metrics.clone(), generated };

@@ -5,8 +5,8 @@
 
 use broker::{Admin, Event, Permissions, RangeInfo, Reply, Request, RequestId, Session, TopicSummary};
 use bytes::Bytes;
-use types::cursor::Cursor;
 use types::TopicId;
+use types::cursor::Cursor;
 use wire::Reason;
 
 use super::model::Range;
@@ -86,7 +86,10 @@ impl World {
     }
 
     /// A topic and all its ranges; `None` when nobody may ask.
-    fn ask_topic(&mut self, name: usize) -> Result<Option<Option<(TopicSummary, Vec<RangeInfo>)>>, Violation> {
+    fn ask_topic(
+        &mut self,
+        name: usize,
+    ) -> Result<Option<Option<(TopicSummary, Vec<RangeInfo>)>>, Violation> {
         let mut ranges: Vec<RangeInfo> = Vec::new();
         loop {
             let from_range = ranges.last().map_or(0, |last| last.range + 1);

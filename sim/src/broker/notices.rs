@@ -67,7 +67,9 @@ impl World {
             Notice::ReadFailed { segment, offset, detail } => {
                 // Whoever reads a topic while it is removed finds nothing.
                 let topic = self.model.by_id(segment.range.topic);
-                let gone = topic.is_none_or(|topic| self.model.topics[topic].deleted);
+                let gone = topic.is_none_or(|topic| {
+                    self.model.topics[topic].deleted || self.is_ending(topic, End::Delete)
+                });
                 ensure(gone || self.weather.bad[0], "INV-27", || {
                     format!("no fault was ordered, and reading {segment} at {offset} fails: {detail}")
                 })?;
@@ -118,12 +120,12 @@ impl World {
         let committed = self.model.topics[index].possible(group);
         for call in self.waiting.values() {
             let call = &mut self.calls[*call];
-            if call.topic == Some(index)
+            if call.name == Some(self.model.topics[index].name)
                 && let Op::Fetch(fetch) = &mut call.op
                 && fetch.member.is_some()
                 && fetch.group.as_ref() == Some(group)
             {
-                fetch.start.or(&committed);
+                fetch.may_begin_at(call.topic, index, &committed);
             }
         }
     }

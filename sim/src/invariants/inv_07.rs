@@ -21,5 +21,7 @@ pub fn contiguous(place: impl Display, count: u64, moved: u64) -> Result<(), Vio
 
 /// Judges what lies in a range: as many records as offsets.
 pub fn no_hole(range: impl Display, records: u64, end: u64) -> Result<(), Violation> {
-    ensure(records == end, "INV-7", || format!("{range} ends at {end}, and {records} records were read from it"))
+    ensure(records == end, "INV-7", || {
+        format!("{range} ends at {end}, and {records} records were read from it")
+    })
 }

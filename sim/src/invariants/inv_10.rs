@@ -9,7 +9,9 @@ use super::{Violation, ensure};
 
 /// Judges an acknowledgement: nothing that was asked for later may have been read without this.
 pub fn check(record: impl Display, passed: bool) -> Result<(), Violation> {
-    ensure(!passed, "INV-10", || format!("{record} is acknowledged, and a later one of its key was read without it"))
+    ensure(!passed, "INV-10", || {
+        format!("{record} is acknowledged, and a later one of its key was read without it")
+    })
 }
 
 /// Judges a record by the one read before it.

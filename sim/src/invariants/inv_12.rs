@@ -12,7 +12,12 @@ pub fn new_topic(name: &str, id: TopicId, seen: bool) -> Result<(), Violation> {
 }
 
 /// Judges what a start finds under a name against what was there.
-pub fn topic(name: &str, id: Option<TopicId>, known: Option<TopicId>, allowed: bool) -> Result<(), Violation> {
+pub fn topic(
+    name: &str,
+    id: Option<TopicId>,
+    known: Option<TopicId>,
+    allowed: bool,
+) -> Result<(), Violation> {
     ensure(allowed, "INV-12", || format!("topic {name} was {known:?} and is {id:?} after a start"))
 }
 

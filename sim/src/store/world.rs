@@ -75,7 +75,12 @@ impl World {
             preallocate_below_bytes: 2000,
             recycled_files_max: rng.random_range(0..3),
             recycled_bytes_min: 100,
-            journal_bytes: if rng.random_bool(0.5) { 0 } else { rng.random_range(3000..20_000) },
+            // None, one in which a file takes a few records, one that lasts for a while.
+            journal_bytes: match rng.random_range(0..10) {
+                0..=3 => 0,
+                4..=6 => rng.random_range(1400..3000),
+                _ => rng.random_range(3000..20_000),
+            },
             journal_copies_min: rng.random_range(1..4),
             journal_part_bytes_max: rng.random_range(200..6000),
             bug: options.bug,

@@ -23,6 +23,8 @@ use crate::action::{GroupInfo, MemberInfo, Notice, Reply};
 use crate::auth::{Operation, Session};
 use crate::event::{Membership, RequestId};
 use crate::node::Node;
+use crate::planted::Bug;
+use crate::tiles;
 use wire::Reason;
 
 /// A group on one life of a topic.
@@ -229,6 +231,7 @@ impl Node {
 
     /// Takes a member out of its group.
     pub(crate) fn leave(&mut self, key: &Key, member: &MemberName) {
+        let ownerless = self.core.config.has_bug(Bug::LeaveOwnerless);
         let Some(group) = self.groups.groups.get_mut(key) else { return };
         if group.members.remove(member).is_none() {
             return;
@@ -240,7 +243,7 @@ impl Node {
         }
         let next = group.next();
         let left: BTreeSet<&MemberName> = group.members.keys().collect();
-        if group.assignment.leave(member, &left, next) {
+        if !ownerless && group.assignment.leave(member, &left, next) {
             group.generation = next;
         }
         self.assigned(key);
@@ -330,24 +333,33 @@ impl Node {
     fn lag(&self, topic: TopicId, known: &[Tile]) -> (u64, bool) {
         let vnode = self.core.meta.vnode();
         let Some(whole) = vnode.whole_of(topic) else { return (0, true) };
-        let tiles = crate::tiles::start(known, &[], &[whole]);
-        // Every range after a tile counts once, and what is left of the tile's own.
-        let mut seen: BTreeSet<RangeSeq> = BTreeSet::new();
-        let mut next: Vec<RangeSeq> = Vec::new();
         let (mut lag, mut exact) = (0, true);
-        for tile in &tiles {
+        // Of each range that a tile will come to: how much of its keys tiles come for.
+        let mut ahead: BTreeMap<RangeSeq, u64> = BTreeMap::new();
+        for tile in tiles::start(known, &[], &[whole]) {
             let id = RangeId { topic, seq: tile.range };
             lag += self.end_of(id).since(tile.next.min(self.end_of(id)));
             exact &= vnode.range(id).is_some_and(|range| range.span == tile.span);
-            next.extend(vnode.children_of(id));
-        }
-        let standing: BTreeSet<RangeSeq> = tiles.iter().map(|tile| tile.range).collect();
-        while let Some(seq) = next.pop() {
-            if seen.insert(seq) && !standing.contains(&seq) {
+            let (mut seen, mut next) = (BTreeSet::new(), vnode.children_of(id).to_vec());
+            while let Some(seq) = next.pop() {
                 let id = RangeId { topic, seq };
-                lag += self.end_of(id).0;
-                next.extend(vnode.children_of(id));
+                let Some(range) = vnode.range(id) else { continue };
+                // Two aligned blocks that overlap lie one in the other.
+                let keys = match (range.span.covers(tile.span), tile.span.covers(range.span)) {
+                    (true, _) => tile.span.size(),
+                    (false, true) => range.span.size(),
+                    (false, false) => continue,
+                };
+                if seen.insert(seq) {
+                    *ahead.entry(seq).or_default() += keys;
+                    next.extend(vnode.children_of(id));
+                }
             }
+        }
+        for (seq, keys) in ahead {
+            let id = RangeId { topic, seq };
+            lag += self.end_of(id).0;
+            exact &= vnode.range(id).is_some_and(|range| range.span.size() == keys);
         }
         (lag, exact)
     }

@@ -17,6 +17,8 @@ pub(super) struct Disk {
     pub(super) jobs: VecDeque<Job>,
     /// Every write fails with this.
     pub(super) fail_writes: Option<ErrorKind>,
+    /// Nothing can be created under a path that contains this.
+    pub(super) refused: Option<&'static str>,
     /// Jobs that only read are left for later.
     pub(super) hold_reads: bool,
     /// Every read fails with this.
@@ -99,6 +101,12 @@ impl Disk {
         match step {
             Step::CreateDir(_) | Step::Create { .. } if self.fail_writes.is_some() => {
                 Err(self.fail_writes.expect("just seen"))
+            }
+            Step::CreateDir(name) if self.refused.is_some_and(|part| name.as_str().contains(part)) => {
+                Err(ErrorKind::Full)
+            }
+            Step::Create { path, .. } if self.refused.is_some_and(|part| path.to_string().contains(part)) => {
+                Err(ErrorKind::Full)
             }
             Step::CreateDir(name) => self.dirs.insert(name).then_some(Output::Done).ok_or(ErrorKind::Exists),
             Step::RemoveDir(name) => {

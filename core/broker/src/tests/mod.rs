@@ -3,6 +3,7 @@
 mod commit;
 mod disk;
 mod fetch;
+mod found;
 mod groups;
 mod history;
 mod life;

@@ -9,7 +9,7 @@ fn two_ranges() -> Bench {
     bench
 }
 
-fn keys_apart() -> (String, String) {
+pub(super) fn keys_apart() -> (String, String) {
     let position = |key: &str| {
         types::Keyspace::from_bits(16).unwrap().position(types::keyspace::KeyHash::Xxh32, key.as_bytes())
     };

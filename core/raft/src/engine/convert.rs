@@ -80,7 +80,12 @@ pub(crate) fn message_to_engine(message: &Message, to: ReplicaId) -> Option<eraf
         Body::Vote { pre, transfer, last, commit } => {
             out.msg_type = if *pre { MessageType::MsgRequestPreVote } else { MessageType::MsgRequestVote };
             (out.index, out.log_term) = (last.index.0, last.term.0);
-            (out.commit, out.commit_term) = (commit.index.0, commit.term.0);
+            // The engine takes over what a candidate knows to be committed. With a real request the receiver takes
+            // over its term before; with a pre-vote it would know what a later term committed and still follow an
+            // earlier one's leader, to which it then confirms entries by index alone.
+            if !pre {
+                (out.commit, out.commit_term) = (commit.index.0, commit.term.0);
+            }
             if *transfer {
                 out.context = Bytes::from_static(TRANSFER);
             }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use types::{NodeId, RaftIndex, Term, limits};
+use types::{NodeId, Term, limits};
 
 use super::Group;
 use super::snapshots::Arrived;
@@ -245,7 +245,7 @@ impl Group {
                 self.snapshot_arrived(Arrived { from, term, mark, image, decoded }, out);
                 total
             }
-            Ok(_) | Err(_) => RaftIndex::ZERO.0,
+            Ok(_) | Err(_) => 0,
         }
     }
 }

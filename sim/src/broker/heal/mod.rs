@@ -32,9 +32,10 @@ impl World {
         self.healing = true;
         self.clear_weather();
         // A node that merely met failing disks must come round by itself; one without users serves nobody.
-        let hopeless = self.process.as_ref().is_some_and(|process| {
-            process.is_hopeless() || (process.ready && !self.audit.has_session())
-        });
+        let hopeless = self
+            .process
+            .as_ref()
+            .is_some_and(|process| process.is_hopeless() || (process.ready && !self.audit.has_session()));
         if hopeless {
             self.end_process();
         }
@@ -52,7 +53,10 @@ impl World {
         last.role = Role::Anybody;
         self.clients.push(last);
         for (name, topic) in TOPICS.iter().enumerate() {
-            if !self.heal_topic(client, name)? {
+            let healed = self.heal_topic(client, name);
+            let hopeless = self.process.as_ref().is_some_and(Process::is_hopeless);
+            let failed = matches!(&healed, Err(violation) if violation.invariant == "LIVENESS");
+            if matches!(&healed, Ok(false)) || (failed && hopeless) {
                 // What this lifetime has met it cannot get over, and says so; the next one can.
                 self.end_process();
                 self.until("the node serves", |world| {
@@ -60,6 +64,8 @@ impl World {
                 })?;
                 let healed = self.heal_topic(client, name)?;
                 ensure(healed, "LIVENESS", || format!("{topic} takes no records after a start"))?;
+            } else {
+                healed?;
             }
         }
         let left = self.waiting.values().next();
@@ -102,9 +108,8 @@ impl World {
             for nth in 0..leaves {
                 let Some(topic) = self.model.current(name) else { return Ok(true) };
                 let span = topic.ranges.leaves().nth(nth).map(|(_, range)| range.span);
-                let key = (0..64).map(produce::key).find(|key| {
-                    span.is_some_and(|span| topic.places(key, span))
-                });
+                let key =
+                    (0..64).map(produce::key).find(|key| span.is_some_and(|span| topic.places(key, span)));
                 // Without a key: the ranges take turns.
                 for key in [key, None] {
                     if !self.append(client, name, key)? {
@@ -166,10 +171,7 @@ impl World {
             Response::Ok(Payload::Batches(page)) => {
                 Ok((usize::try_from(page.count()).unwrap_or(usize::MAX), page.next_cursor))
             }
-            other => Err(Violation::new(
-                "LIVENESS",
-                format!("{} is answered {other:?}", self.calls[call]),
-            )),
+            other => Err(Violation::new("LIVENESS", format!("{} is answered {other:?}", self.calls[call]))),
         }
     }
 

@@ -13,7 +13,7 @@ use wire::{Payload, Request, Response};
 use super::super::model::{Span, State, Which};
 use super::super::workload::{Op, TOPICS, describe, produce};
 use super::super::world::World;
-use crate::invariants::{Violation, ensure, inv_03, inv_07, inv_10, inv_11, inv_18};
+use crate::invariants::{Violation, ensure, inv_03, inv_07, inv_10, inv_18};
 
 impl World {
     /// Reads every range of a topic and judges what lies where.
@@ -95,7 +95,10 @@ impl World {
         let topic = self.model.current(name);
         let found = records.iter().map(|record| topic.and_then(|topic| topic.log.find(record)));
         found.collect::<Option<Vec<_>>>().ok_or_else(|| {
-            Violation::new("INV-3", format!("range {range} of {}: a record nobody produced there", TOPICS[name]))
+            Violation::new(
+                "INV-3",
+                format!("range {range} of {}: a record nobody produced there", TOPICS[name]),
+            )
         })
     }
 
@@ -104,16 +107,10 @@ impl World {
         let log = &topic.log;
         let mut times: BTreeMap<Which, usize> = BTreeMap::new();
         let mut next: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut last_of: Vec<Option<usize>> = Vec::new();
         // Numbers grow from parents to children, so every key's history comes in order.
         for (number, range) in topic.ranges.iter() {
             let id = topic.range_id(number);
             let records = &logs[number as usize];
-            let mut last = None;
-            let ancestors = topic.ranges.ancestors(number);
-            let held = |older: &u64, at: u64| {
-                topic.ranges.get(*older).is_some_and(|range| range.span.0 <= at && at < range.span.1)
-            };
             for which in records {
                 *times.entry(*which).or_default() += 1;
                 let label = log.label(*which);
@@ -124,22 +121,17 @@ impl World {
                     inv_10::in_order(label, *at < *next)?;
                     *next = at + 1;
                 }
-                let batch = log.entry(*which).batch;
-                if let Some(at) = log.position_of(*which) {
-                    let older = ancestors.iter().filter(|older| held(older, at));
-                    let parents_last = older.filter_map(|older| last_of[*older as usize]).max();
-                    inv_11::after_parent(id, batch, parents_last)?;
-                    last = last.max(Some(batch));
-                }
             }
-            last_of.push(last);
-            // Two parts of one request may lie side by side where two ranges became one.
+            // Records of one request with keys of one range are one part, unless two ranges became one.
             if topic.ranges.is_of_splits(number) {
                 for (segment, end) in self.model.segments.seals(id) {
                     let end_at = usize::try_from(end.0).unwrap_or(usize::MAX);
-                    let batch = |at: usize| records.get(at).map(|which| log.entry(*which).batch);
-                    let inside = end_at > 0 && batch(end_at).is_some() && batch(end_at - 1) == batch(end_at);
-                    let fits = end_at <= records.len() && !inside;
+                    let batch = |at: Option<usize>| {
+                        let which = records.get(at?).filter(|which| log.position_of(**which).is_some());
+                        which.map(|which| log.entry(*which).batch)
+                    };
+                    let (before, after) = (batch(end_at.checked_sub(1)), batch(Some(end_at)));
+                    let fits = end_at <= records.len() && (before.is_none() || before != after);
                     inv_18::at_a_boundary(segment, end, fits)?;
                 }
             }
@@ -149,7 +141,10 @@ impl World {
         }
         let extra = times.keys().find(|which| !log.entry(**which).outcome.is_due());
         ensure(extra.is_none(), "INV-41", || {
-            format!("{:?} lies in a range, and nobody was given it", extra.map(|which| log.label(*which).to_string()))
+            format!(
+                "{:?} lies in a range, and nobody was given it",
+                extra.map(|which| log.label(*which).to_string())
+            )
         })
     }
 }

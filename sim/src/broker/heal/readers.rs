@@ -43,9 +43,7 @@ impl World {
             let at = self.rng.random_range(0..self.model.given.len().max(1));
             tokens.extend(self.model.given.get(at).cloned());
         }
-        tokens.retain(|token| {
-            self.model.tokens.get(token).is_some_and(|token| Some(token.topic) == here)
-        });
+        tokens.retain(|token| self.model.tokens.get(token).is_some_and(|token| Some(token.topic) == here));
         for _ in 0..HELD_MAX.min(tokens.len()) {
             let at = self.rng.random_range(0..tokens.len());
             self.read_all(client, name, Some(tokens.swap_remove(at)))?;
@@ -92,7 +90,12 @@ impl World {
                     return Err(Violation::new("LIVENESS", format!("a group is described as {described:?}")));
                 };
                 return ensure(info.lag == 0, "LAG", || {
-                    format!("group {} of {} has read everything, and is {} behind", group.escape_ascii(), TOPICS[name], info.lag)
+                    format!(
+                        "group {} of {} has read everything, and is {} behind",
+                        group.escape_ascii(),
+                        TOPICS[name],
+                        info.lag
+                    )
                 });
             }
             let call = self.calls.len();

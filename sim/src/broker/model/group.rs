@@ -20,9 +20,10 @@ use crate::invariants::{Violation, ensure};
 /// A member that is silent for so long may be taken for gone, microseconds.
 const SILENT: u64 = 29_000_000;
 
-/// Whose cursor it is: a member's, under an assignment.
+/// Whose cursor it is: a member's, under an assignment of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Holder {
+    pub(in super::super) group: Bytes,
     pub(in super::super) member: Bytes,
     pub(in super::super) generation: u64,
     /// The lifetime it was given in.
@@ -182,15 +183,22 @@ impl Members {
         Ok(())
     }
 
-    /// What a cursor that speaks of these slices moves now.
+    /// What a cursor that speaks of these slices moves now in the group of that name.
     pub(in super::super) fn moves(
         &self,
+        group: &Bytes,
         holder: &Holder,
         spans: &[Span],
         life: Life,
         now: u64,
     ) -> Vec<(Span, Move)> {
-        if holder.life == life && self.assigned.is_some_and(|(now, _)| now == holder.generation) {
+        if holder.group != *group {
+            // One group's assignments say nothing about another's.
+            return spans.iter().map(|span| (*span, Move::Perhaps)).collect();
+        }
+        // Whoever left, or may be taken for gone, is given another share when it comes back.
+        let same = self.assigned.is_some_and(|(generation, _)| generation == holder.generation);
+        if holder.life == life && same && self.is_alive(&holder.member, now) {
             return spans.iter().map(|span| (*span, Move::Surely)).collect();
         }
         let taken: Vec<Span> = if holder.life == life { self.taken_over(holder, now) } else { Vec::new() };
@@ -202,15 +210,18 @@ impl Members {
     /// Slices that somebody else was given later. Who may be gone by now counts for nothing: without members
     /// a group has given nothing to anybody.
     fn taken_over(&self, holder: &Holder, now: u64) -> Vec<Span> {
-        let alive = |member: &Bytes| self.heard.get(member).is_some_and(|heard| now - heard < SILENT);
         let later = self.given.range(holder.generation + 1..).flat_map(|(_, owners)| owners);
-        let others = later.filter(|(member, _)| **member != holder.member && alive(member));
+        let others = later.filter(|(member, _)| **member != holder.member && self.is_alive(member, now));
         others.flat_map(|(_, spans)| spans.iter().copied()).collect()
     }
 
     /// Whether a member is alone, as far as was told.
     pub(in super::super) fn is_alone(&self, member: &Bytes, now: u64) -> bool {
-        self.assigned.is_some_and(|(_, count)| count == 1)
-            && self.heard.get(member).is_some_and(|heard| now - heard < SILENT)
+        self.assigned.is_some_and(|(_, count)| count == 1) && self.is_alive(member, now)
+    }
+
+    /// Whether a member has neither left nor been silent for long.
+    fn is_alive(&self, member: &Bytes, now: u64) -> bool {
+        self.heard.get(member).is_some_and(|heard| now - heard < SILENT)
     }
 }

@@ -21,8 +21,7 @@ fn round(lane: u32, bytes: &[u8]) -> u32 {
 pub(super) fn hash(bytes: &[u8]) -> u32 {
     let stripes = bytes.chunks_exact(16);
     let rest = stripes.remainder();
-    let mut lanes =
-        [PRIMES[0].wrapping_add(PRIMES[1]), PRIMES[1], 0, 0_u32.wrapping_sub(PRIMES[0])];
+    let mut lanes = [PRIMES[0].wrapping_add(PRIMES[1]), PRIMES[1], 0, 0_u32.wrapping_sub(PRIMES[0])];
     for stripe in stripes {
         for (lane, bytes) in lanes.iter_mut().zip(stripe.chunks_exact(4)) {
             *lane = round(*lane, bytes);

@@ -168,8 +168,7 @@ impl Log {
         let mut which = Vec::with_capacity(records.len());
         for (index, (key, bytes)) in records.into_iter().enumerate() {
             let times = (wall, u64::MAX);
-            let entry =
-                Entry { batch, index, outcome: Outcome::Pending, passed: false, read: false, times };
+            let entry = Entry { batch, index, outcome: Outcome::Pending, passed: false, read: false, times };
             let one = match key {
                 Some(key) => {
                     let key = self.key(&key);
@@ -249,8 +248,7 @@ impl Log {
     /// Every record, in no promised order.
     pub(in super::super) fn all(&self) -> impl Iterator<Item = Which> + '_ {
         let keyed = self.keys.iter().enumerate();
-        let keyed =
-            keyed.flat_map(|(key, of)| (0..of.entries.len()).map(move |at| Which::Keyed { key, at }));
+        let keyed = keyed.flat_map(|(key, of)| (0..of.entries.len()).map(move |at| Which::Keyed { key, at }));
         keyed.chain((0..self.loose.len()).map(Which::Loose))
     }
 

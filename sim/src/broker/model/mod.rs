@@ -129,7 +129,9 @@ impl Model {
     pub(super) fn born(&mut self, name: usize, id: TopicId, bits: u8) -> Result<usize, Violation> {
         inv_12::new_topic(self.names[name].name, id, self.by_id(id).is_some())?;
         let taken = self.names[name].current.is_some();
-        ensure(!taken, "INV-12", || format!("topic {} exists, and was created again", self.names[name].name))?;
+        ensure(!taken, "INV-12", || {
+            format!("topic {} exists, and was created again", self.names[name].name)
+        })?;
         let topic = self.topics.len();
         self.topics.push(Topic::new(name, self.names[name].name, id, bits));
         self.names[name].current = Some(topic);

@@ -116,13 +116,18 @@ impl Ranges {
             Change::Split(number) => {
                 let (start, end) = self.active(number)?;
                 let middle = start + (end - start) / 2;
-                if middle == start { Err(Reason::CannotSplit) } else { Ok(vec![(start, middle), (middle, end)]) }
+                if middle == start {
+                    Err(Reason::CannotSplit)
+                } else {
+                    Ok(vec![(start, middle), (middle, end)])
+                }
             }
             Change::Merge(a, b) => {
                 let (a, b) = (self.active(a)?, self.active(b)?);
                 let (start, end) = (a.0.min(b.0), a.1.max(b.1));
                 let size = a.1 - a.0;
-                let halves = a != b && b.1 - b.0 == size && end - start == 2 * size && start % (2 * size) == 0;
+                let halves =
+                    a != b && b.1 - b.0 == size && end - start == 2 * size && start % (2 * size) == 0;
                 if halves { Ok(vec![(start, end)]) } else { Err(Reason::NotBuddies) }
             }
         }

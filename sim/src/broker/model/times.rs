@@ -35,7 +35,9 @@ impl Log {
         let after = entries[at + 1..].iter().find_map(exact);
         let between = before.is_none_or(|before| before <= time) && after.is_none_or(|after| time <= after);
         ensure(between, "TIME", || {
-            format!("{label} was appended at {time}, its key's others before at {before:?}, after at {after:?}")
+            format!(
+                "{label} was appended at {time}, its key's others before at {before:?}, after at {after:?}"
+            )
         })
     }
 

@@ -115,7 +115,7 @@ impl Topic {
         let group = self.group(name);
         let moves = holder.map(|holder| {
             let spans: Vec<Span> = place.covers().map(<[Span]>::to_vec).unwrap_or_default();
-            group.members.moves(holder, &spans, life, now)
+            group.members.moves(name, holder, &spans, life, now)
         });
         group.asked(call, Change { place: Rc::clone(place), moves });
     }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use rand::Rng;
 use wire::{Effect, Reason, Request};
 
-use super::{Op, commit};
 use super::fetch::garbage;
+use super::{Op, commit};
 use crate::broker::model::CallId;
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
@@ -68,8 +68,15 @@ pub(in super::super) fn send(world: &mut World, client: usize, conn: ConnId) {
     }
     let foreign = world.rng.random_bool(0.02);
     let group = if foreign { Some(Bytes::from_static(b"foreign")) } else { subscribe.group };
-    let op = Ack { group: group.clone().unwrap_or_default(), cursor: cursor.clone(), count, foreign, stream: None };
-    let ack = wire::request::StreamAck { topic: subscribe.topic, group, member: subscribe.member, cursor, count };
+    let op = Ack {
+        group: group.clone().unwrap_or_default(),
+        cursor: cursor.clone(),
+        count,
+        foreign,
+        stream: None,
+    };
+    let ack =
+        wire::request::StreamAck { topic: subscribe.topic, group, member: subscribe.member, cursor, count };
     let call = world.call(client, conn, name, Some(Request::StreamAck(ack.clone())), Op::Ack(op));
     if let Some(open) = world.conns.get_mut(&conn) {
         let number = open.link.ack(&ack);
@@ -90,12 +97,12 @@ pub(in super::super) fn arrived(world: &mut World, id: CallId, request: RequestI
         && !op.foreign
     {
         let at = (world.model.life, world.now);
-        if let Some(member) = &member {
-            world.model.topics[index].group(&op.group).members.hear(member, at.1);
-        }
         if let Some(token) = commit::to_store(world, index, op.cursor.as_ref()) {
             let topic = &mut world.model.topics[index];
             topic.commit_asked(&op.group, id, &token.place, token.holder.as_ref(), at);
+        }
+        if let Some(member) = &member {
+            world.model.topics[index].group(&op.group).members.hear(member, at.1);
         }
     }
     let call = &mut world.calls[id];

@@ -47,7 +47,11 @@ fn some_change(world: &mut World, name: Option<usize>) -> Change {
     match buddy {
         // With more ranges than anybody needs, or by chance.
         Some((buddy, _)) if active.len() >= world.ranges_most || world.rng.random_bool(0.4) => {
-            if world.rng.random_bool(0.5) { Change::Merge(number, *buddy) } else { Change::Merge(*buddy, number) }
+            if world.rng.random_bool(0.5) {
+                Change::Merge(number, *buddy)
+            } else {
+                Change::Merge(*buddy, number)
+            }
         }
         _ if active.len() < world.ranges_most => Change::Split(number),
         _ => Change::Merge(number, number),

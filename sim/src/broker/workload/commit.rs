@@ -118,7 +118,9 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
             world.expect(id, reply, topic.is_some() && op.group_is_valid() && !wrong)
         }
         Reply::Failed(Reason::InvalidGroup) => world.expect(id, reply, !op.group_is_valid()),
-        Reply::Failed(Reason::NoSuchTopic) => world.expect(id, reply, world.is_gone(id) && op.group_is_valid()),
+        Reply::Failed(Reason::NoSuchTopic) => {
+            world.expect(id, reply, world.is_gone(id) && op.group_is_valid())
+        }
         Reply::Failed(Reason::InvalidCursor) => world.expect(id, reply, wrong && op.group_is_valid()),
         Reply::Failed(reason) => world.expect(id, reply, world.excused(*reason)),
         _ => world.expect(id, reply, false),

@@ -1,7 +1,7 @@
 //! `create_topic`: each name is given once at a time, whoever asks how often.
 
-use bytes::Bytes;
 use broker::{Operation, Reply};
+use bytes::Bytes;
 use rand::Rng;
 use wire::{Effect, Reason, Request};
 
@@ -69,11 +69,7 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
 }
 
 /// The node says that it made a topic, before it answers whoever asked for it.
-pub(in super::super) fn noticed(
-    world: &mut World,
-    topic: &str,
-    id: types::TopicId,
-) -> Result<(), Violation> {
+pub(in super::super) fn noticed(world: &mut World, topic: &str, id: types::TopicId) -> Result<(), Violation> {
     let Some(name) = world.model.index_of(topic.as_bytes()) else { return Ok(()) };
     let current = world.model.current(name).map(|topic| topic.id);
     inv_12::topic(topic, Some(id), current, current.is_none())?;

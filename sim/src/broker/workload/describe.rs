@@ -4,8 +4,8 @@ use broker::{RangeInfo, RangeState, Reply, TopicSummary};
 use rand::Rng;
 use wire::{Reason, Request};
 
-use super::list_topics::page_len;
 use super::Op;
+use super::list_topics::page_len;
 use crate::broker::model::{CallId, Range, State};
 use crate::broker::network::ConnId;
 use crate::broker::world::World;

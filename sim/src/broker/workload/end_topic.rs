@@ -79,11 +79,11 @@ pub(in super::super) fn noticed(world: &mut World, topic: &str, end: End) -> Res
 }
 
 impl World {
-    /// Whether somebody is having a topic removed.
-    pub(in super::super) fn is_dying(&self, topic: usize) -> bool {
+    /// Whether somebody is having a topic ended: it may be decided, and told next.
+    pub(in super::super) fn is_ending(&self, topic: usize, end: End) -> bool {
         self.waiting.values().any(|call| {
             let call = &self.calls[*call];
-            call.topic == Some(topic) && matches!(call.op, Op::End(End::Delete))
+            call.topic == Some(topic) && matches!(call.op, Op::End(asked) if asked == end)
         })
     }
 }

@@ -27,6 +27,8 @@ pub(in super::super) struct Fetch {
     /// Where its page may begin, and the group's version that says so.
     pub(in super::super) start: Place,
     version: u64,
+    /// The same in a life of its topic that began while it waited.
+    later: Option<(usize, Place)>,
 }
 
 /// What a cursor is, to the model.
@@ -42,7 +44,8 @@ pub(in super::super) enum Meaning {
 impl Fetch {
     pub(super) fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cursor, group, member, max, wait_ms, .. } = self;
-        let short = |bytes: &Option<Bytes>| bytes.as_ref().map(|b| b[..b.len().min(12)].escape_ascii().to_string());
+        let short =
+            |bytes: &Option<Bytes>| bytes.as_ref().map(|b| b[..b.len().min(12)].escape_ascii().to_string());
         let cursor = cursor.as_ref().map(|token| token.escape_ascii().to_string());
         let (group, member) = (short(group), short(member));
         write!(f, "fetch {cursor:?} group {group:?} member {member:?} max {max} wait {wait_ms} ms")
@@ -61,6 +64,29 @@ impl Fetch {
     /// The group whose positions count.
     pub(in super::super) fn reads_for(&self) -> Option<&Bytes> {
         self.group.as_ref().filter(|_| self.used().is_none())
+    }
+
+    /// It may begin again at what its group has committed in a life of its topic.
+    pub(in super::super) fn may_begin_at(&mut self, asked: Option<usize>, index: usize, committed: &Place) {
+        if asked == Some(index) {
+            return self.start.or(committed);
+        }
+        match &mut self.later {
+            Some((life, place)) if *life == index => place.or(committed),
+            later => *later = Some((index, committed.clone())),
+        }
+    }
+
+    /// Where it may begin in a life of its topic.
+    fn start_in(&self, asked: Option<usize>, index: usize) -> Place {
+        if asked == Some(index) {
+            return self.start.clone();
+        }
+        let mut start = Place::beginning();
+        if let Some((_, place)) = self.later.as_ref().filter(|(life, _)| *life == index) {
+            start.or(place);
+        }
+        start
     }
 
     fn max(&self) -> u32 {
@@ -249,7 +275,10 @@ fn got_page(world: &mut World, id: CallId, op: &Fetch, fetched: &Fetched) -> Res
     let index = world.model.by_id(cursor.topic).filter(here);
     let Some(index) = index else {
         let name = call.name.map(|name| TOPICS[name]);
-        return Err(Violation::new("INV-12", format!("{who}: a cursor of {}, not of {name:?}", cursor.topic)));
+        return Err(Violation::new(
+            "INV-12",
+            format!("{who}: a cursor of {}, not of {name:?}", cursor.topic),
+        ));
     };
     let stamp = cursor.member.as_ref().map(|member| Bytes::copy_from_slice(member.member.as_bytes()));
     ensure(stamp == op.member.clone().filter(|_| op.is_member()), "MEMBERS", || {
@@ -257,21 +286,24 @@ fn got_page(world: &mut World, id: CallId, op: &Fetch, fetched: &Fetched) -> Res
     })?;
     let life = world.model.life;
     let holder = cursor.member.as_ref().zip(stamp).map(|(member, name)| Holder {
+        group: op.group.clone().unwrap_or_default(),
         member: name,
         generation: member.generation.0,
         life,
     });
-    let beginning = Place::beginning();
+    let start = op.start_in(call.topic, index);
     let reader = if op.reads_for().is_some() { Reader::Group } else { Reader::Cursor };
     let given = Given {
         who: &who,
         topic: index,
         reader,
-        start: if call.topic == Some(index) { &op.start } else { &beginning },
+        start: &start,
         holder,
-        from: op.used().filter(|_| call.topic.is_some()).cloned().filter(|token| {
-            world.model.tokens.get(token).is_some_and(|token| token.topic == index)
-        }),
+        from: op
+            .used()
+            .filter(|_| call.topic.is_some())
+            .cloned()
+            .filter(|token| world.model.tokens.get(token).is_some_and(|token| token.topic == index)),
         max: op.max(),
     };
     let seen = page::judge(world, &given, fetched, &cursor)?;

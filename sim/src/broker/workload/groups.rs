@@ -6,8 +6,8 @@ use rand::Rng;
 use types::limits;
 use wire::{Reason, Request};
 
-use super::list_topics::page_len;
 use super::Op;
+use super::list_topics::page_len;
 use crate::broker::model::{CallId, Outcome};
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
@@ -93,7 +93,10 @@ pub(in super::super) fn listed(world: &mut World, id: CallId, reply: &Reply) -> 
             let later = |name: &Bytes| op.after.as_ref().is_none_or(|after| name > after);
             let last = names.last().filter(|_| *more);
             let missing = groups.iter().find(|(name, group)| {
-                group.committed && later(name) && !names.contains(name) && last.is_none_or(|last| *name < last)
+                group.committed
+                    && later(name)
+                    && !names.contains(name)
+                    && last.is_none_or(|last| *name < last)
             });
             let right = names.is_sorted_by(|a, b| a < b)
                 && names.len() <= page_len(op.max)
@@ -126,13 +129,7 @@ pub(in super::super) fn described(world: &mut World, id: CallId, reply: &Reply) 
 }
 
 /// Judges the members and how far the group is behind.
-fn judge(
-    world: &World,
-    who: &str,
-    topic: usize,
-    name: &Bytes,
-    info: &GroupInfo,
-) -> Result<(), Violation> {
+fn judge(world: &World, who: &str, topic: usize, name: &Bytes, info: &GroupInfo) -> Result<(), Violation> {
     let topic = &world.model.topics[topic];
     let group = topic.groups.get(name);
     if !info.members.is_empty() {
@@ -144,7 +141,8 @@ fn judge(
         let leaves = topic.ranges.leaves().count() as u64;
         ensure(owned == leaves, "MEMBERS", || format!("{who}: {owned} of {leaves} ranges have an owner"))?;
     }
-    let known = topic.ranges.iter().all(|(number, _)| !world.model.segments.has_leftover(topic.range_id(number)));
+    let known =
+        topic.ranges.iter().all(|(number, _)| !world.model.segments.has_leftover(topic.range_id(number)));
     let settled = group.is_none_or(|group| group.is_settled());
     let behind = match group {
         Some(group) => topic.log.behind(&group.at),
@@ -157,5 +155,7 @@ fn judge(
     });
     let most = behind as u64 + unsure.count() as u64;
     let right = info.lag >= behind as u64 && (info.lag <= most || !info.lag_exact);
-    ensure(right, "LAG", || format!("{who}: {} behind, exactly: {}; it is {behind} to {most}", info.lag, info.lag_exact))
+    ensure(right, "LAG", || {
+        format!("{who}: {} behind, exactly: {}; it is {behind} to {most}", info.lag, info.lag_exact)
+    })
 }

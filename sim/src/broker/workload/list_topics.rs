@@ -41,9 +41,8 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
     let Op::List(op) = world.calls[id].op.clone() else { return Ok(()) };
     let Reply::Topics(topics, more) = reply else { return world.expect(id, reply, false) };
     let prefix = op.prefix.unwrap_or_default();
-    let wanted = |name: &&[u8]| {
-        name.starts_with(&prefix) && op.after.as_ref().is_none_or(|after| *name > &after[..])
-    };
+    let wanted =
+        |name: &&[u8]| name.starts_with(&prefix) && op.after.as_ref().is_none_or(|after| *name > &after[..]);
     let existing = world.model.names.iter().filter(|name| name.current.is_some());
     let mut names: Vec<&[u8]> = existing.map(|name| name.name.as_bytes()).filter(wanted).collect();
     names.sort_unstable();

@@ -59,7 +59,9 @@ pub(super) struct Call {
 /// What a call is for.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    Create { bits: u8 },
+    Create {
+        bits: u8,
+    },
     End(end_topic::End),
     Change(Change),
     Produce(produce::Produce),
@@ -151,7 +153,9 @@ impl World {
             return create_topic::send(self, client, conn, name);
         }
         match self.clients[client].role {
-            Role::Worker if self.rng.random_bool(0.8) => fetch::send_as_group(self, client, conn, name, false),
+            Role::Worker if self.rng.random_bool(0.8) => {
+                fetch::send_as_group(self, client, conn, name, false)
+            }
             Role::Member if self.rng.random_bool(0.8) => {
                 if self.rng.random_bool(0.02) {
                     groups::send_leave(self, client, conn, name);

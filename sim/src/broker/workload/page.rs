@@ -32,8 +32,9 @@ pub(in super::super) struct Given<'a> {
 
 /// Where a reader may be, for a member the slices of its cursor.
 pub(in super::super) fn decoded(who: &dyn Display, token: &Bytes) -> Result<Cursor, Violation> {
-    Cursor::decode(token)
-        .map_err(|_| Violation::new("ANSWER", format!("{who} gets {}, which is no cursor", token.escape_ascii())))
+    Cursor::decode(token).map_err(|_| {
+        Violation::new("ANSWER", format!("{who} gets {}, which is no cursor", token.escape_ascii()))
+    })
 }
 
 /// Judges a page and learns from it.
@@ -97,9 +98,10 @@ fn stands(world: &mut World, given: &Given<'_>, cursor: &Cursor) -> Result<Vec<S
     let who = given.who;
     let topic = &world.model.topics[given.topic];
     let known = |tile: &Tile| {
-        topic.ranges.get(tile.range.0).is_some_and(|range| {
-            range.span.0 <= tile.span.start() && tile.span.end() <= range.span.1
-        })
+        topic
+            .ranges
+            .get(tile.range.0)
+            .is_some_and(|range| range.span.0 <= tile.span.start() && tile.span.end() <= range.span.1)
     };
     let mut spans = Vec::with_capacity(cursor.tiles.len());
     for tile in &cursor.tiles {
@@ -117,7 +119,8 @@ fn stands(world: &mut World, given: &Given<'_>, cursor: &Cursor) -> Result<Vec<S
 
 /// Judges how far a reader moved that stays in the ranges it reads whole.
 fn moves(who: &dyn Display, from: &Cursor, to: &Cursor, count: usize) -> Result<(), Violation> {
-    let places = |cursor: &Cursor| cursor.tiles.iter().map(|tile| (tile.range, tile.span)).collect::<Vec<_>>();
+    let places =
+        |cursor: &Cursor| cursor.tiles.iter().map(|tile| (tile.range, tile.span)).collect::<Vec<_>>();
     let each = from.tiles.len() == 1 && places(from) == places(to);
     if !each {
         return Ok(());

@@ -9,6 +9,7 @@ use types::record::{Header, Record, Walk};
 use wire::{Reason, Request};
 
 use super::Op;
+use super::end_topic::End;
 use crate::broker::model::CallId;
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
@@ -157,13 +158,13 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
             Ok(())
         }
         Reply::Failed(reason) => {
-            if let Some(batch) = op.batch.filter(|_| !deleted) {
+            // With a topic go all its records.
+            if let Some(batch) = op.batch.filter(|_| !deleted && *reason != Reason::NoSuchTopic) {
                 topic.log.refused(batch, *reason, life, wall)?;
             }
             let allowed = match reason {
-                // Whoever removes the topic is answered last.
-                Reason::NoSuchTopic => deleted || world.is_dying(index),
-                Reason::Unroutable | Reason::Sealed => sealed,
+                Reason::NoSuchTopic => deleted || world.is_ending(index, End::Delete),
+                Reason::Unroutable | Reason::Sealed => sealed || world.is_ending(index, End::Seal),
                 other => world.excused(*other),
             };
             world.expect(id, reply, allowed)

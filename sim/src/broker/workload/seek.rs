@@ -38,7 +38,8 @@ pub(in super::super) fn arrived(world: &mut World, id: CallId) {
     let call = &world.calls[id];
     let (Some(topic), Op::Seek(op)) = (call.topic, &call.op) else { return };
     let topic = &world.model.topics[topic];
-    let known = topic.ranges.iter().all(|(number, _)| !world.model.segments.has_leftover(topic.range_id(number)));
+    let known =
+        topic.ranges.iter().all(|(number, _)| !world.model.segments.has_leftover(topic.range_id(number)));
     let sought = topic.log.seek(op.at_ms, known);
     if let Op::Seek(op) = &mut world.calls[id].op {
         op.sought = sought;

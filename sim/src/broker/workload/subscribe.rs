@@ -12,7 +12,7 @@ use crate::broker::judge::digest_of;
 use crate::broker::model::{CallId, Holder, Place, Reader, Stream};
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
-use crate::invariants::{Violation, inv_05, inv_51};
+use crate::invariants::{Violation, ensure, inv_05, inv_51};
 
 /// A subscription.
 #[derive(Clone, Debug)]
@@ -107,7 +107,9 @@ impl World {
         };
         let stream = stream.clone();
         let who = self.calls[stream.call].to_string();
-        self.say(|| format!("   {who} <- {} records, cursor {}", fetched.count, fetched.cursor.escape_ascii()));
+        self.say(|| {
+            format!("   {who} <- {} records, cursor {}", fetched.count, fetched.cursor.escape_ascii())
+        });
         self.note(digest_of(&fetched));
         inv_51::one_push(&who, stream.pushing)?;
         inv_05::once(&who, fetched.count > 0)?;
@@ -120,7 +122,11 @@ impl World {
         let assigned = self.model.topics[topic].groups.get(&stream.group);
         let generation = assigned.and_then(|group| group.members.assigned).map_or(0, |(now, _)| now);
         let life = self.model.life;
-        let holder = stream.member.clone().map(|member| Holder { member, generation, life });
+        let group = stream.group.clone();
+        let holder = stream.member.clone().map(|member| Holder { group, member, generation, life });
+        let stamp = cursor.member.as_ref().map(|stamp| (stamp.member.as_bytes(), stamp.generation.0));
+        let right = stamp == holder.as_ref().map(|holder| (&holder.member[..], holder.generation));
+        ensure(right, "MEMBERS", || format!("{who}: a cursor of {stamp:?}, and it reads as {holder:?}"))?;
         let given = Given {
             who: &who,
             topic,
