@@ -185,13 +185,14 @@ fn run_broker(arguments: &Arguments) -> Result<u64, String> {
     let Tally { runs, failures, seconds } =
         run_seeds(arguments, |seed| broker::run(seed, options).map(|summary| total.add(summary)));
     println!(
-        "broker: {runs} seeds, {} lifetimes, {} replies judged, {} records acknowledged, {} delivered, {} commits, {} splits and merges, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+        "broker: {runs} seeds, {} lifetimes, {} replies judged, {} records acknowledged, {} delivered, {} commits, {} splits and merges, {} requests beside a range that cannot end, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
         total.lives,
         total.replies,
         total.acknowledged,
         total.delivered,
         total.commits,
         total.changes,
+        total.unrelated,
         total.micros as f64 / 3.6e9,
         total.trace,
     );

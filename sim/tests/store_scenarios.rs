@@ -216,6 +216,35 @@ fn names_a_killed_process_left_in_the_cache_are_made_durable_before_they_are_bel
     }
 }
 
+/// Seed 5002784: the log of a copy whose creation was cut short was made anew, and its name could not be synced; the
+/// next request found it there and believed the name.
+#[test]
+fn a_log_made_anew_is_not_believed_before_its_name_is_durable() {
+    for seed in 0..50 {
+        let mut store = fresh(seed);
+        store.create(segment(0));
+        store.disk.crash();
+        let mut disk = store.disk;
+        disk.uproot(&log_of(segment(0)));
+        let mut store = Single::start(disk, &config());
+        store.disk.inject(malachi_sim::disk::Injection {
+            class: malachi_sim::disk::Class::SyncDir,
+            path: None,
+            skip: 0,
+            times: 1,
+            kind: storage::disk::ErrorKind::Io,
+        });
+        assert!(matches!(store.inspect(segment(0)), Err(Error::Storage(_))), "seed {seed}");
+        // A directory whose sync failed is not believed again by the process that saw it.
+        assert!(matches!(store.inspect(segment(0)), Err(Error::Storage(_))), "seed {seed}");
+        let mut store = store.after_kill();
+        store.inspect(segment(0)).expect("the next process can make the name durable");
+        store.append(segment(0), b"acknowledged").expect("a healthy disk");
+        let (payloads, _) = store.after_power_loss().read_all(segment(0));
+        assert_eq!(payloads, [&b"acknowledged"[..]], "seed {seed}");
+    }
+}
+
 /// Seed 477: a fence on a damaged copy recorded the shorter end, and the damage became the end of data.
 #[test]
 fn a_fence_on_a_damaged_copy_keeps_the_evidence() {

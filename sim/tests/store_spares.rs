@@ -52,6 +52,8 @@ fn a_range_that_fills_its_segments_finds_the_next_file_made() {
     let mut store = fresh(1);
     create(&mut store, 0, false);
     store.tick(TICK);
+    store.append(segment(0), &[0; 400]).expect("a healthy disk");
+    store.tick(TICK);
     assert_eq!(recycle_names(&store), 0, "nothing is expected to fill");
     create(&mut store, 1, true);
     assert_eq!(log_len(&store, 1), 0, "the first comes too early");
@@ -69,6 +71,19 @@ fn a_range_that_fills_its_segments_finds_the_next_file_made() {
     let reply = store.call(Request::Seal { segment: segment(2), end: Offset(18), at: WallTime(1) });
     assert!(matches!(reply, Reply::Sealed(extent) if extent.bytes == 18 * 472), "{reply:?}");
     assert_eq!(log_len(&store, 2), 18 * 472);
+}
+
+#[test]
+fn a_copy_that_fills_has_the_next_file_made_before_it_is_asked_for() {
+    let mut store = fresh(7);
+    create(&mut store, 0, false);
+    for _ in 0..6 {
+        store.append(segment(0), &[0; 400]).expect("a healthy disk");
+    }
+    store.tick(TICK);
+    store.tick(TICK);
+    create(&mut store, 1, true);
+    assert_eq!(log_len(&store, 1), 10_000);
 }
 
 #[test]

@@ -271,6 +271,7 @@ impl Node {
                 }
                 self.reopen(id);
                 self.ancestor_ended(id);
+                self.wake_past(id);
                 self.end_more_stale();
             }
             Err(error) => self.stuck(id, &error.to_string()),

@@ -238,6 +238,7 @@ impl Node {
         for (_, parked) in self.waiters.take_connection(connection) {
             self.unparked(&parked);
         }
+        self.reads.forget(connection);
         self.drop_stream_of(connection);
     }
 

@@ -22,7 +22,7 @@ use types::{Instant, KeySpan, Offset, RangeId, SegmentId, TopicId, limits};
 
 use crate::action::{Fetched, Notice, Run};
 use crate::cut::{Filter, Piece, Room, Selected};
-use crate::event::{Fetch, RequestId};
+use crate::event::{ConnectionId, Fetch, RequestId};
 use crate::fetch;
 use crate::groups;
 use crate::node::{Node, Owner};
@@ -273,6 +273,16 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
+    /// A connection is gone: what is read for it is for nobody, and must not come to wait.
+    pub(crate) fn forget(&mut self, connection: ConnectionId) {
+        let first = RequestId { connection, number: 0 };
+        let last = RequestId { connection, number: u64::MAX };
+        let ids: Vec<RequestId> = self.running.range(first..=last).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.running.remove(&id);
+        }
+    }
+
     /// Serves a batch from memory; only a planted bug does that before the store vouches for it.
     pub(crate) fn keep(&mut self, segment: SegmentId, piece: Piece) {
         self.rests.put(segment, piece);

@@ -171,6 +171,17 @@ impl Node {
         }
     }
 
+    /// A segment ended for good: readers at the end of a range that was split or merged can leave it now, and those
+    /// of them who read the other side of a merge come on by that too.
+    pub(crate) fn wake_past(&mut self, id: RangeId) {
+        let listed = self.core.meta.vnode().range(id);
+        if listed.is_some_and(|range| range.state == RangeState::Replaced)
+            && let Some(topic) = self.ranges.get(&id).map(|range| range.topic.clone())
+        {
+            self.wake(&topic, Some(id));
+        }
+    }
+
     /// A segment does not end for now: whoever waits for that is refused and may try again.
     pub(crate) fn ancestor_stuck(&mut self, id: RangeId) {
         for waiting in self.blocked_in(id) {

@@ -125,6 +125,8 @@ impl Node {
             (Some(end), _) => (Some(end), true),
             // Nobody may take the end of an undamaged beginning for the end of the data.
             (None, Some(State::Stopped)) => (None, true),
+            // It is registered, which this node is about to hear, and holds nothing yet.
+            (None, Some(State::Registering)) => (Some(listed.start), true),
             (None, Some(_)) => {
                 let end = self.ranges.get(&range).and_then(Range::committed_end);
                 (end, end.is_some())

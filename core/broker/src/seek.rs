@@ -130,6 +130,8 @@ impl Node {
                 seek.left.push(tile);
                 return self.seek_on(id, seek);
             }
+            // Nothing is wrong: it works when less is waiting.
+            Err(store::Error::Overloaded) => return self.core.reply(id, Reply::Failed(Reason::Overloaded)),
             Err(error) => {
                 let (offset, detail) = (tile.next, error.to_string());
                 self.core.notice(Notice::ReadFailed { segment, offset, detail });

@@ -131,14 +131,14 @@ pub const OPEN_COPIES_MAX: usize = 4096;
 pub const COPY_QUEUE_MAX: usize = 4096;
 /// Least and most zeros written ahead of a growing log at one time, bytes.
 pub const PREALLOCATE_BYTES: (u64, u64) = (64 * 1024, 1024 * 1024);
-/// A flush of at least this many bytes is not followed by zeros: growing the file costs it little.
-pub const PREALLOCATE_BELOW_BYTES: u64 = 256 * 1024;
+/// A flush of at least this many bytes is not followed by zeros: writing as much again costs it what growing does.
+pub const PREALLOCATE_BELOW_BYTES: u64 = 64 * 1024;
 /// Log files of removed copies kept for reuse, per store.
 pub const RECYCLED_FILES_MAX: usize = 8;
 /// Log files of written zeros kept ahead of need, those of removed copies included, per store.
 pub const SPARE_FILES_MAX: usize = 2;
 /// Zeros written ahead of need in one go, bytes: a flush that comes meanwhile waits for no more.
-pub const SPARE_PIECE_BYTES: u64 = 1024 * 1024;
+pub const SPARE_PIECE_BYTES: u64 = 256 * 1024;
 /// Time after a failed write ahead of need before the next, milliseconds.
 pub const SPARE_REST_MS: u64 = 30_000;
 /// Bytes of each of the two files of a store's journal.

@@ -59,6 +59,8 @@ pub struct Summary {
     pub commits: u64,
     /// Splits and merges.
     pub changes: u64,
+    /// Requests stored while another range of their topic could not end its segment.
+    pub unrelated: u64,
     /// Virtual time, microseconds.
     pub micros: u64,
     /// Running digest of every disk step and every answer.
@@ -74,6 +76,7 @@ impl Summary {
         self.delivered += other.delivered;
         self.commits += other.commits;
         self.changes += other.changes;
+        self.unrelated += other.unrelated;
         self.micros += other.micros;
         self.trace = self.trace.rotate_left(1) ^ other.trace;
     }

@@ -94,7 +94,8 @@ impl World {
     }
 
     fn stuck(&mut self, segment: SegmentId, detail: &str) -> Result<(), Violation> {
-        let excused = self.weather.is_bad() || self.config.store.queue_max < 100;
+        let held = self.weather.held == Some(segment.range);
+        let excused = held || self.weather.is_bad() || self.config.store.queue_max < 100;
         ensure(excused, "INV-27", || format!("no fault was ordered, and {segment} is stuck: {detail}"))?;
         if detail.contains(&ErrorKind::Poisoned.to_string()) {
             self.out_of_service();

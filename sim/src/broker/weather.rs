@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use rand::Rng;
-use storage::disk::ErrorKind;
+use storage::disk::{ErrorKind, Name, Path};
+use types::RangeId;
 
 use super::world::{Happening, World};
 use crate::disk::{Chance, Class, Injection};
@@ -19,6 +20,10 @@ pub(super) struct Weather {
     pub(super) busy_until: usize,
     /// The wall clock is so many milliseconds off.
     pub(super) skew_ms: i64,
+    /// The next range that is split or merged cannot end its segment for a while.
+    pub(super) holds_next: bool,
+    /// Which one that is.
+    pub(super) held: Option<RangeId>,
 }
 
 impl Weather {
@@ -41,6 +46,7 @@ impl World {
                 Default::default();
         }
         self.weather.steps_left = None;
+        self.weather.holds_next = false;
     }
 
     /// Chooses the faults of the lifetime that begins.
@@ -51,7 +57,8 @@ impl World {
             return;
         }
         match self.chaos.random_range(0..12) {
-            0..=3 => {}
+            0 | 1 => {}
+            2 | 3 => self.weather.holds_next = true,
             4 => self.slow_disk(),
             5..=7 => self.failing_steps(),
             8 => self.ordered_fault(),
@@ -117,5 +124,19 @@ impl World {
         let times = [1, 2, 10][self.chaos.random_range(0..3)];
         self.say(|| format!("volume {volume}: {class:?} fails as {kind:?} {times} times after {skip}"));
         self.disks[volume].inject(Injection { class, path: None, skip, times, kind });
+    }
+
+    /// Ranges were replaced: the segment of one of them may not end, and nothing else is wrong.
+    pub(super) fn hold(&mut self, ranges: &[RangeId]) {
+        let active = ranges.iter().find_map(|range| self.model.segments.active(*range));
+        let Some(segment) = active.filter(|_| self.weather.holds_next) else { return };
+        let aside = Name::new(&segment.to_string()).zip(Name::new("copy.meta.tmp"));
+        let Some((dir, name)) = aside else { return };
+        self.weather.holds_next = false;
+        self.weather.held = Some(segment.range);
+        let times = self.chaos.random_range(1..40);
+        self.say(|| format!("{segment} does not end for a while: {times} tries"));
+        let path = Some(Path { dir: Some(dir), name });
+        self.disks[0].inject(Injection { class: Class::Name, path, skip: 0, times, kind: ErrorKind::Full });
     }
 }

@@ -17,14 +17,14 @@ pub struct Config {
     pub queue_max: usize,
     /// Least and most bytes of zeros written ahead of a growing log in one go; both 0 switches it off.
     pub preallocate_bytes: (u64, u64),
-    /// A flush of at least this many bytes is not followed by zeros: growing costs it little.
+    /// A flush of at least this many bytes is not followed by zeros: they would cost it what growing does.
     pub preallocate_below_bytes: u64,
     /// Log files of removed copies kept for reuse.
     pub recycled_files_max: usize,
     /// Files below this size are not worth keeping.
     pub recycled_bytes_min: u64,
-    /// Log files made of written zeros while the disk is idle, once some copy was expected to fill: no more are made
-    /// while so many files, recycled ones included, are there. 0 switches it off.
+    /// Log files made of written zeros while the disk is idle, once some copy fills: no more are made while so many
+    /// files, recycled ones included, are there. 0 switches it off.
     pub spare_files_max: usize,
     /// Bytes of such a file: what a segment is expected to fill.
     pub spare_bytes: u64,

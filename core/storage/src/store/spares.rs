@@ -4,9 +4,10 @@
 //! segment finds the file of its next one made of written zeros already, as large as it will get; and a copy that
 //! grows gets zeros behind its end in the moments in which nothing is appended.
 //!
-//! - Nothing is made before some copy was expected to fill: a store whose copies stay small keeps no spare file.
+//! - Nothing is made before some copy was expected to fill, or has filled a part of what it may: a store whose copies
+//!   stay small keeps no spare file.
 //! - One piece is under way at a time, synced by itself, so that a flush never waits for more. While flushes go on,
-//!   a piece is written only now and then.
+//!   a piece is written only with each tick.
 //! - A failure costs nothing but the attempt, and the next one waits for a while.
 //! - Like a file put aside for reuse, a spare file does not outlive the process: the start removes it.
 
@@ -20,8 +21,8 @@ use super::Store;
 use super::desk::{Desk, Owner};
 use crate::disk::{self, FileId, Name, Output, Path, Step};
 
-/// Ticks from one piece to the next while flushes go on.
-const BUSY_TICKS: u32 = 4;
+/// Who has filled such a part of a spare file will soon want one.
+const FILLING_SHARE: u64 = 4;
 /// Growing copies that are looked at with each tick.
 const GROWING_PER_TICK: usize = 8;
 
@@ -30,12 +31,11 @@ const GROWING_PER_TICK: usize = 8;
 pub(super) struct Spares {
     /// Files that are ready.
     pub(super) ready: Vec<Name>,
-    /// Some copy was expected to fill.
+    /// Some copy was expected to fill, or is filling.
     wanted: bool,
     making: Option<Making>,
     /// A piece is under way.
     pub(super) busy: bool,
-    ticks: u32,
     /// The growing copy that was looked at last.
     looked_at: Option<SegmentId>,
     /// Nothing is tried before: something failed.
@@ -65,6 +65,12 @@ impl Desk {
         self.spares.wanted = true;
         self.recycled.pop().or_else(|| self.spares.ready.pop())
     }
+
+    /// Takes note that a copy has grown to so many bytes.
+    pub(super) fn has_grown(&mut self, bytes: u64) {
+        let filling = self.config.spare_bytes / FILLING_SHARE;
+        self.spares.wanted |= filling > 0 && bytes >= filling;
+    }
 }
 
 impl Store {
@@ -72,15 +78,11 @@ impl Store {
     pub(super) fn write_ahead(&mut self, is_tick: bool) {
         let now = self.desk.now;
         let busy = self.desk.is_flushing();
-        let spares = &mut self.desk.spares;
-        spares.ticks += u32::from(is_tick);
-        if spares.busy || spares.rest_until.is_some_and(|until| now < until) {
+        let spares = &self.desk.spares;
+        let rests = spares.rest_until.is_some_and(|until| now < until);
+        if spares.busy || rests || (busy && !is_tick) {
             return;
         }
-        if busy && !(is_tick && spares.ticks >= BUSY_TICKS) {
-            return;
-        }
-        spares.ticks = 0;
         let grown = is_tick && !busy && self.grow_ahead();
         if !grown {
             self.make_spare();

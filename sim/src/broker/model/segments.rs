@@ -112,6 +112,11 @@ impl Segments {
         Ok(())
     }
 
+    /// The segment that takes a range's records.
+    pub(in super::super) fn active(&self, range: RangeId) -> Option<SegmentId> {
+        self.chains.get(&range)?.active
+    }
+
     /// Whether a segment was opened for the range in this lifetime.
     pub(in super::super) fn was_opened(&self, range: RangeId) -> bool {
         self.chains.get(&range).is_some_and(|chain| chain.opened_now)

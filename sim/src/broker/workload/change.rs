@@ -73,8 +73,14 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
                 Reply::Merged { child } => vec![*child],
                 _ => Vec::new(),
             };
+            let parents = match change {
+                Change::Split(range) => vec![range],
+                Change::Merge(a, b) => vec![a, b],
+            };
+            let parents: Vec<_> = parents.into_iter().map(|range| topic.range_id(range)).collect();
             world.expect(id, reply, made == Ok(told))?;
             world.summary.changes += 1;
+            world.hold(&parents);
             Ok(())
         }
         Reply::Failed(reason @ (Reason::NoSuchTopic | Reason::NoSuchRange)) if topic.deleted => {

@@ -13,7 +13,7 @@ use super::end_topic::End;
 use crate::broker::model::CallId;
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
-use crate::invariants::{Violation, inv_06, inv_13};
+use crate::invariants::{Violation, inv_06, inv_13, inv_52};
 
 /// Keys clients use, beside the empty one.
 pub(in super::super) const KEYS: u32 = 12;
@@ -155,6 +155,7 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
                 world.model.segments.acknowledged(range, count);
             }
             world.summary.acknowledged += u64::from(op.count);
+            world.summary.unrelated += u64::from(is_held(world, index, batch, &op.routes) == Some(false));
             Ok(())
         }
         Reply::Failed(reason) => {
@@ -165,10 +166,30 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
             let allowed = match reason {
                 Reason::NoSuchTopic => deleted || world.is_ending(index, End::Delete),
                 Reason::Unroutable | Reason::Sealed => sealed || world.is_ending(index, End::Seal),
+                Reason::Storage if !world.excused(Reason::Storage) => {
+                    let held = op.batch.and_then(|batch| is_held(world, index, batch, &op.routes));
+                    inv_52::unrelated(&world.calls[id], held != Some(false))?;
+                    held.is_some()
+                }
                 other => world.excused(*other),
             };
             world.expect(id, reply, allowed)
         }
         _ => world.expect(id, reply, false),
     }
+}
+
+/// Whether a request may have to wait for a range that cannot end its segment; `None` when there is none in its
+/// topic.
+fn is_held(world: &World, index: usize, batch: usize, routes: &BTreeMap<u64, u64>) -> Option<bool> {
+    let topic = &world.model.topics[index];
+    let held = world.weather.held.filter(|held| held.topic == topic.id)?.seq.0;
+    // Without a key a record may go anywhere.
+    let routed: u64 = routes.values().sum();
+    let loose = routed < topic.log.batches[batch].records.len() as u64;
+    let mut waits = topic.ranges.descendants(held);
+    waits.insert(held);
+    let comes_there =
+        |range: &u64| waits.contains(range) || !topic.ranges.descendants(*range).is_disjoint(&waits);
+    Some(loose || routes.keys().any(comes_there))
 }

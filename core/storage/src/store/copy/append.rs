@@ -150,6 +150,7 @@ impl Copy {
             Ok(_) if log.stopped.is_none() || mark.position <= log.synced.position => {
                 log.wrote(desk, segment, mark);
                 let written = log.written.position;
+                desk.has_grown(written);
                 desk.journal.settled(segment, &log.journaled, written);
                 self.durable(desk, mark);
                 desk.unrecorded.insert(segment, desk.now);

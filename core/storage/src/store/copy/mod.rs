@@ -64,6 +64,8 @@ pub(super) struct Copy {
     owed: Option<Box<Owed>>,
     /// No `copy.meta.tmp` is in the way.
     aside_clean: bool,
+    /// The log was made anew and its name may not be durable.
+    name_in_doubt: bool,
     /// It waits until it may open or make its file.
     wants_open: bool,
     gone: bool,
@@ -112,6 +114,7 @@ impl Copy {
             reads: 0,
             owed: None,
             aside_clean: false,
+            name_in_doubt: false,
             wants_open: false,
             gone: false,
         }

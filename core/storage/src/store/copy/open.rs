@@ -53,7 +53,11 @@ impl Copy {
         let path = layout::log(self.meta.segment, self.meta.base);
         let stage = if self.log.is_some() { Stage::Reopen } else { Stage::Log };
         desk.opening += 1;
-        self.opening(desk, Ticket { request, file }, stage, vec![Step::Open { file, path }]);
+        let mut steps = vec![Step::Open { file, path }];
+        if self.name_in_doubt {
+            steps.insert(0, Step::SyncDir(Some(layout::dir(self.meta.segment))));
+        }
+        self.opening(desk, Ticket { request, file }, stage, steps);
     }
 
     /// Takes what the journal holds for this copy; the next opening puts it in its place. False when there is
@@ -91,9 +95,15 @@ impl Copy {
     pub(super) fn open_done(&mut self, desk: &mut Desk, task: Opening, result: Result<Output, disk::Error>) {
         let Opening { ticket, stage } = task;
         match (stage, result) {
-            (Stage::Log, Ok(output)) => self.log_opened(desk, ticket, length(&output)),
+            (Stage::Log, Ok(output)) => {
+                self.name_in_doubt = false;
+                self.log_opened(desk, ticket, length(&output));
+            }
             (Stage::Log, Err(error)) if error.kind == ErrorKind::NotFound => self.log_missing(desk, ticket),
-            (Stage::Remake, Ok(_)) => self.log_opened(desk, ticket, 0),
+            (Stage::Remake, Ok(_)) => {
+                self.name_in_doubt = false;
+                self.log_opened(desk, ticket, 0);
+            }
             (Stage::Reopen, Ok(_)) => {
                 if let Some(log) = &mut self.log {
                     log.set_file(desk, self.meta.segment, ticket.file);
@@ -159,6 +169,7 @@ impl Copy {
         let path = layout::log(segment, self.meta.base);
         if self.meta.durable_position == 0 && self.meta.sealed_at.is_none() && self.meta.latched.is_none() {
             let create = Step::Create { file: ticket.file, path };
+            self.name_in_doubt = true;
             return self.opening(
                 desk,
                 ticket,
