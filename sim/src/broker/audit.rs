@@ -38,6 +38,9 @@ pub(super) struct Audit {
     asking: bool,
 }
 
+/// A topic as it was described; `None` when there is none.
+type Described = Option<(TopicSummary, Vec<RangeInfo>)>;
+
 impl Audit {
     /// Whether the users are there.
     pub(super) fn has_session(&self) -> bool {
@@ -86,10 +89,7 @@ impl World {
     }
 
     /// A topic and all its ranges; `None` when nobody may ask.
-    fn ask_topic(
-        &mut self,
-        name: usize,
-    ) -> Result<Option<Option<(TopicSummary, Vec<RangeInfo>)>>, Violation> {
+    fn ask_topic(&mut self, name: usize) -> Result<Option<Described>, Violation> {
         let mut ranges: Vec<RangeInfo> = Vec::new();
         loop {
             let from_range = ranges.last().map_or(0, |last| last.range + 1);

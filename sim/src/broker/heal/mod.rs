@@ -131,7 +131,7 @@ impl World {
         loop {
             attempts += 1;
             let conn = self.connected(client)?;
-            let call = produce::send_of(self, client, conn, Some(name), &[key.clone()]);
+            let call = produce::send_of(self, client, conn, Some(name), std::slice::from_ref(&key));
             match self.outcome(conn, call)? {
                 Response::Ok(_) => return Ok(true),
                 Response::Error(_) if self.process.as_ref().is_some_and(Process::is_hopeless) => {
