@@ -17,8 +17,8 @@ fn four_hundred_seeds_keep_every_promise() {
         }
     }
     // So much happens in them that their silence means something.
-    assert!(total.lives > 1000 && total.acknowledged > 30_000, "{total:?}");
-    assert!(total.delivered > 150_000 && total.commits > 4000, "{total:?}");
+    assert!(total.lives > 1000 && total.acknowledged > 10_000, "{total:?}");
+    assert!(total.delivered > 80_000 && total.commits > 4000, "{total:?}");
 }
 
 /// Runs seeds with a bug put in until one fails; gives how many it took.
