@@ -68,6 +68,11 @@ impl Copy {
             return false;
         }
         let Some(log) = &mut self.log else { return false };
+        // After a failure only what the journal has is left to send, all of it again. One attempt has to end before
+        // the next begins: whoever waits for the file is told of a failure once nothing is under way.
+        if log.stopped.is_some() && log.flushes > 0 {
+            return false;
+        }
         let from = log.file_submitted.position;
         let data: Vec<Bytes> = log
             .held
