@@ -8,17 +8,18 @@ use broker::planted::Bug;
 use malachi_sim::broker::{self as world, Options};
 
 #[test]
-fn four_hundred_seeds_keep_every_promise() {
+fn twelve_hundred_seeds_keep_every_promise() {
     let mut total = world::Summary::default();
-    for seed in 0..400 {
+    for seed in 0..1200 {
         match world::run(seed, Options::default()) {
             Ok(summary) => total.add(summary),
             Err(failure) => panic!("{failure}"),
         }
     }
     // So much happens in them that their silence means something.
-    assert!(total.lives > 1000 && total.acknowledged > 10_000, "{total:?}");
-    assert!(total.delivered > 80_000 && total.commits > 4000, "{total:?}");
+    assert!(total.lives > 3000 && total.acknowledged > 30_000, "{total:?}");
+    assert!(total.delivered > 250_000 && total.commits > 40_000, "{total:?}");
+    assert!(total.changes > 3000 && total.unrelated > 5, "{total:?}");
 }
 
 /// Runs seeds with a bug put in until one fails; gives how many it took.
@@ -48,6 +49,18 @@ fn every_planted_bug_is_found() {
         (Bug::ErrorIsEnd, 150),
         (Bug::IgnoreFailure, 5000),
         (Bug::CountLate, 200),
+        (Bug::SplitEarly, 2000),
+        (Bug::ForgetWaiting, 150),
+        (Bug::MergeOneSide, 100),
+        (Bug::ReadSiblings, 100),
+        (Bug::KeylessElsewhere, 100),
+        (Bug::LeaveEarly, 100),
+        (Bug::IgnoreCredit, 250),
+        (Bug::CommitForOthers, 700),
+        (Bug::DeafToChildren, 150),
+        (Bug::ForgetFailedPart, 100),
+        (Bug::LeaveOwnerless, 500),
+        (Bug::TimeGoesBack, 250),
     ] {
         let taken = seeds_until_found(bug, most);
         assert!(taken <= most);

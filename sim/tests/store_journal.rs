@@ -9,7 +9,7 @@ use storage::disk::{Disk, ErrorKind, Path, Step};
 use storage::planted::Bug;
 use storage::segment::layout;
 use storage::store::{Action, Config, Error, Notice, Reply, Request, State, Status, Store};
-use types::{Epoch, Instant, Offset, RangeId, RangeSeq, SegmentId, SegmentSeq, TopicId};
+use types::{Epoch, Instant, Offset, RangeId, RangeSeq, SegmentId, SegmentSeq, TopicId, WallTime};
 
 fn segment(seq: u64) -> SegmentId {
     SegmentId { range: RangeId { topic: TopicId(0xa11ce), seq: RangeSeq(0) }, seq: SegmentSeq(seq) }
@@ -92,6 +92,29 @@ fn rot_before_journaled_frames(bug: Option<Bug>) -> (Option<Offset>, Error) {
     let mut store = store.after_kill();
     let (_, error) = store.read_all(segment(0));
     (end, error)
+}
+
+/// Seed 5024745: a write failed on a full volume while another of the same copy was under way. Whoever waited until
+/// the file was whole had it tried again, and again, two attempts side by side, and was never told that it is not.
+#[test]
+fn who_waits_for_a_file_that_cannot_be_written_is_told() {
+    let mut store = fresh(10, &config());
+    create(&mut store, 0);
+    store.append(segment(0), b"to the journal").expect("a healthy disk");
+    store.disk.faults_mut().capacity_bytes = Some(0);
+    let large = store.append_request(segment(0), &[1; 500]);
+    store.send(large);
+    let Request::Append { batch, .. } = store.append_request(segment(0), &[2; 500]) else { unreachable!() };
+    let mut batch = batch;
+    batch.header.base_offset = Offset(2);
+    store.send(Request::Append { segment: segment(0), epoch: Epoch(1), batch });
+    let reply = store.call(Request::Seal { segment: segment(0), end: Offset(1), at: WallTime(1) });
+    assert!(matches!(reply, Reply::Failed(Error::Storage(_))), "{reply:?}");
+    // With room for what the journal has, the copy can be ended where it was acknowledged.
+    store.disk.faults_mut().capacity_bytes = None;
+    let reply = store.call(Request::Seal { segment: segment(0), end: Offset(1), at: WallTime(1) });
+    assert!(matches!(reply, Reply::Sealed(_)), "{reply:?}");
+    assert_eq!(store.after_power_loss().read_all(segment(0)).0, [&b"to the journal"[..]]);
 }
 
 /// Frames that were brought to the log in one flush testify for nothing of each other; the journal does, as long

@@ -15,7 +15,6 @@ use crate::auth::{Operation, Session};
 use crate::event::{Fetch, RequestId};
 use crate::groups;
 use crate::node::Node;
-use crate::planted::Bug;
 use crate::reading::{Membered, Most, Purpose, Reading};
 use crate::tiles;
 
@@ -179,7 +178,7 @@ impl Node {
 
     fn park(&mut self, id: RequestId, deadline: Instant, reading: Reading) {
         if let Purpose::Fetch { member: Some(member), .. } = &reading.purpose {
-            if self.has_another_share(member) && !self.core.config.has_bug(Bug::ParkOldShare) {
+            if self.has_another_share(member) {
                 // It changed hands while the old one was read: nobody would tell it any more.
                 let request = member.request.clone();
                 return self.begin(id, request, deadline);

@@ -99,7 +99,7 @@ impl Node {
     /// Members get their share of the new ranges, and readers move on to them.
     fn ranges_changed(&mut self, range: RangeId) {
         self.reassign_topic(range.topic);
-        if let Some(name) = self.topic_name(range.topic) {
+        if let Some(name) = self.topic_name(range.topic).filter(|_| !self.plant_silence()) {
             self.wake(&name, None);
         }
     }
@@ -176,6 +176,7 @@ impl Node {
     pub(crate) fn wake_past(&mut self, id: RangeId) {
         let listed = self.core.meta.vnode().range(id);
         if listed.is_some_and(|range| range.state == RangeState::Replaced)
+            && !self.plant_silence()
             && let Some(topic) = self.ranges.get(&id).map(|range| range.topic.clone())
         {
             self.wake(&topic, Some(id));

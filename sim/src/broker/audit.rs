@@ -27,6 +27,9 @@ pub(super) enum Due {
     Change,
 }
 
+/// A topic and all its ranges, if there is one.
+type Described = Option<(TopicSummary, Vec<RangeInfo>)>;
+
 /// Whoever asks.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
@@ -37,9 +40,6 @@ pub(super) struct Audit {
     number: u64,
     asking: bool,
 }
-
-/// A topic as it was described; `None` when there is none.
-type Described = Option<(TopicSummary, Vec<RangeInfo>)>;
 
 impl Audit {
     /// Whether the users are there.
@@ -88,7 +88,7 @@ impl World {
         Ok(answer)
     }
 
-    /// A topic and all its ranges; `None` when nobody may ask.
+    /// What there is under a name; `None` when nobody may ask.
     fn ask_topic(&mut self, name: usize) -> Result<Option<Described>, Violation> {
         let mut ranges: Vec<RangeInfo> = Vec::new();
         loop {

@@ -7,7 +7,9 @@
 //!
 //! - [`model`] is the judge. It listens where the node takes a request and where it answers: there everything
 //!   has one order, so what an answer may be is exact. Clients then check that they were told the same, once.
-//! - A lifetime without faults has no excuses: no request fails for a reason the client did not cause.
+//! - Somebody asks the node at every start, and whenever topics or ranges changed, what there is ([`audit`]).
+//! - A lifetime without faults has no excuses: no request fails for a reason the client did not cause. In some,
+//!   nothing is wrong but one segment that cannot end: then only who needs its range is excused.
 //! - Not here: passwords and the limits of connections (they are the server's), rot (the store's world).
 
 mod audit;

@@ -30,10 +30,13 @@ impl World {
             }
             Notice::RangeReplaced { .. } => self.changed(),
             Notice::Assigned { topic, group, generation, members } => {
-                let name = self.model.index_of(topic.as_bytes());
-                if let Some(index) = name.and_then(|name| self.model.names[name].current) {
+                let Some(name) = self.model.index_of(topic.as_bytes()) else { return Ok(()) };
+                if let Some(index) = self.model.names[name].current {
                     self.model.assigned(index, group, *generation, *members);
                     self.fetches_assigned(index, group);
+                } else {
+                    // Whoever waited for the topic is there before it is told of.
+                    self.model.names[name].early.push((group.clone(), *generation, *members));
                 }
             }
             Notice::SegmentOpened { segment, base, .. } => {

@@ -132,6 +132,7 @@ impl Copy {
         Self {
             may_fail: self.may_fail,
             half_created: self.half_created,
+            base: if self.half_created { self.base } else { Offset::ZERO },
             journaled: self.journaled,
             // A creation nobody has answered yet may have made it before the journal was damaged.
             journal_rot: self.journal_rot,

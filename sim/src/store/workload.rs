@@ -140,7 +140,9 @@ impl World {
             return Ok(());
         }
         if copy.exists != Exists::Yes {
+            // A segment begins at one offset, however often its creation is asked for.
             let base = Offset(rng.random_range(0..2) * 100);
+            let base = if copy.half_created { copy.base } else { base };
             let expect_full = rng.random_bool(0.7);
             // What an unanswered creation left is found by asking again.
             if copy.exists == Exists::No || copy.half_created {

@@ -14,6 +14,9 @@ use super::{Options, Summary};
 use crate::disk::{Faults, SimDisk};
 use crate::invariants::{Violation, ensure};
 
+/// Steps of the disk in one run: hundreds of times what any needs that makes progress.
+const STEPS_MAX: u64 = 1_000_000;
+
 /// A request under way.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
@@ -55,6 +58,7 @@ pub(super) struct World {
     pub(super) journal_headers_flipped: [bool; 2],
     /// Disk steps until the crash; `None` is never.
     pub(super) crash_in: Option<u32>,
+    steps: u64,
     pub(super) summary: Summary,
     pub(super) config: Config,
 }
@@ -113,6 +117,7 @@ impl World {
             foreign_seen: Vec::new(),
             journal_headers_flipped: [false; 2],
             crash_in: None,
+            steps: 0,
             summary: Summary::default(),
             config,
         }
@@ -225,6 +230,8 @@ impl World {
 
     /// Runs one step of the disk; false when it has nothing to do.
     pub(super) fn step(&mut self) -> Result<bool, Stop> {
+        self.steps += 1;
+        ensure(self.steps < STEPS_MAX, "LIVENESS", || "the store never comes to rest".to_owned())?;
         if let Some(left) = &mut self.crash_in {
             if *left == 0 {
                 return Err(Stop::Crash);

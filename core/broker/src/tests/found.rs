@@ -209,37 +209,80 @@ fn an_assignment_is_never_numbered_twice() {
     }
 }
 
-/// A member was given more while it read, found nothing in what it had, and went to wait for that alone.
-#[test]
-fn a_member_that_goes_to_wait_looks_at_its_new_share_first() {
+/// Two members, of whom one has nothing to read and has to look through its range's parent on the disk to know;
+/// its request, and the name of the other.
+fn two_members() -> (Bench, RequestId, &'static str) {
     let mut bench = Bench::with_topic();
     let (_, high) = keys_apart();
     assert_eq!(bench.ask(produce_keyed("t", &[(&high, "0")])), Reply::Stored(1));
     assert_eq!(bench.ask(split(0)), Reply::Split { left: 1, right: 2 });
-    // Nothing in memory: a reader of the low half has to look through the parent on the disk.
+    // Nothing is in memory.
     bench.restart();
-    let owner = |bench: &mut Bench, who| {
+    let has_high = |bench: &mut Bench, who| {
         let page = bench.page(Fetch { group: name("g"), member: name(who), ..fetch("t") });
         Cursor::decode(&page.cursor).unwrap().tiles.iter().any(|tile| tile.span.start() > 0)
     };
     let names = ["m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7"];
     for who in names {
-        owner(&mut bench, who);
+        has_high(&mut bench, who);
     }
-    let high_owner = names.into_iter().find(|who| owner(&mut bench, who)).unwrap();
-    let low_owner = names.into_iter().find(|who| *who != high_owner && !owner(&mut bench, who)).unwrap();
-    for who in names.into_iter().filter(|who| *who != low_owner && *who != high_owner) {
+    let high = names.into_iter().find(|who| has_high(&mut bench, who)).unwrap();
+    let low = names.into_iter().find(|who| *who != high && !has_high(&mut bench, who)).unwrap();
+    for who in names.into_iter().filter(|who| *who != low && *who != high) {
         bench.ask(Request::LeaveGroup(member("g", who)));
     }
-    let waiting = bench.send(Request::Fetch(Fetch {
-        group: name("g"),
-        member: name(low_owner),
-        wait_ms: 9000,
-        ..fetch("t")
-    }));
-    let left = bench.send(Request::LeaveGroup(member("g", high_owner)));
+    let request = Fetch { group: name("g"), member: name(low), wait_ms: 9000, ..fetch("t") };
+    let waiting = bench.send(Request::Fetch(request));
+    (bench, waiting, high)
+}
+
+/// A member was given more while it read, found nothing in what it had, and went to wait for that alone.
+#[test]
+fn a_member_that_goes_to_wait_looks_at_its_new_share_first() {
+    let (mut bench, waiting, other) = two_members();
+    let left = bench.send(Request::LeaveGroup(member("g", other)));
     bench.settle();
     assert_eq!(bench.reply(left), Some(Reply::Left));
     let Some(Reply::Fetched(fetched)) = bench.reply(waiting) else { panic!("it waits for what is there") };
     assert_eq!(Page::of(fetched).values, ["0"]);
+}
+
+/// A connection closed while something was read for it, and what was read came to wait for nobody: it held a place
+/// among those that wait, and its member for alive.
+#[test]
+fn what_is_read_for_a_closed_connection_does_not_come_to_wait() {
+    let (mut bench, waiting, _) = two_members();
+    bench.step(Event::Gone(ConnectionId(1)));
+    bench.settle();
+    assert_eq!((bench.reply(waiting), bench.node.gauges().parked), (None, 0));
+    bench.pass(Duration::from_secs(45));
+    assert_eq!(bench.node.gauges().groups, (0, 0));
+}
+
+/// A reader stood at the ends of two ranges, and both were on their way to one. Only the side that got records was
+/// looked at, and it waited for the other, which nobody had moved on when its segment had ended.
+#[test]
+fn a_reader_leaves_a_range_when_its_segment_has_ended() {
+    let mut bench = Bench::with_topic();
+    let (low, high) = keys_apart();
+    assert_eq!(bench.ask(split(0)), Reply::Split { left: 1, right: 2 });
+    assert_eq!(bench.ask(produce_keyed("t", &[(&low, "0"), (&high, "0")])), Reply::Stored(2));
+    let page = bench.page(fetch("t"));
+    assert_eq!(page.values, ["0", "0"]);
+    let parked = bench.send(Request::Fetch(Fetch { cursor: Some(page.cursor), wait_ms: 9000, ..fetch("t") }));
+    for (request, made) in [
+        (split(1), Reply::Split { left: 3, right: 4 }),
+        (merge(3, 4), Reply::Merged { child: 5 }),
+        (merge(5, 2), Reply::Merged { child: 6 }),
+        (split(6), Reply::Split { left: 7, right: 8 }),
+    ] {
+        let asked = bench.send(request);
+        bench.settle_metadata();
+        assert_eq!(bench.reply(asked), Some(made));
+    }
+    bench.settle();
+    assert_eq!(bench.reply(parked), None);
+    assert_eq!(bench.ask(produce_keyed("t", &[(&high, "1")])), Reply::Stored(1));
+    let Some(Reply::Fetched(fetched)) = bench.reply(parked) else { panic!("it waits for what is there") };
+    assert_eq!(Page::of(fetched).values, ["1"]);
 }

@@ -118,6 +118,9 @@ impl World {
                 }
             }
             self.read_all(client, name, None)?;
+        } else if self.process.as_ref().is_some_and(Process::is_hopeless) {
+            // What cannot be sealed in this lifetime has no end yet.
+            return Ok(false);
         }
         self.read_held(client, name)?;
         self.read_groups(client, name)?;

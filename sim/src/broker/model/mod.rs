@@ -68,6 +68,8 @@ pub(super) struct Name {
     pub(super) maybe: Vec<u8>,
     /// The node has just said that it made one.
     pub(super) born: Option<TopicId>,
+    /// Assignments told before that: groups, numbers of the assignments, members.
+    pub(super) early: Vec<(Bytes, u64, usize)>,
 }
 
 /// Everything known.
@@ -97,6 +99,7 @@ impl Model {
             creating: BTreeMap::new(),
             maybe: Vec::new(),
             born: None,
+            early: Vec::new(),
         };
         Self {
             names: names.iter().map(name).collect(),
@@ -135,6 +138,9 @@ impl Model {
         let topic = self.topics.len();
         self.topics.push(Topic::new(name, self.names[name].name, id, bits));
         self.names[name].current = Some(topic);
+        for (group, generation, members) in std::mem::take(&mut self.names[name].early) {
+            self.assigned(topic, &group, generation, members);
+        }
         Ok(topic)
     }
 
@@ -169,6 +175,7 @@ impl Model {
             let lost = std::mem::take(&mut name.creating);
             name.maybe.extend(lost.into_values());
             name.born = None;
+            name.early.clear();
         }
         self.segments.life_ended();
         self.streams.clear();

@@ -5,6 +5,7 @@ use rand::Rng;
 use wire::{Effect, Reason, Request};
 
 use super::Op;
+use super::end_topic::End;
 use crate::broker::model::{CallId, Change, State};
 use crate::broker::network::ConnId;
 use crate::broker::world::World;
@@ -61,10 +62,10 @@ fn some_change(world: &mut World, name: Option<usize>) -> Change {
 pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -> Result<(), Violation> {
     let call = &world.calls[id];
     let Op::Change(change) = call.op else { return Ok(()) };
-    let Some(topic) = call.topic else {
+    let Some(index) = call.topic else {
         return world.expect(id, reply, *reply == Reply::Failed(Reason::NoSuchTopic));
     };
-    let topic = &mut world.model.topics[topic];
+    let topic = &mut world.model.topics[index];
     match reply {
         Reply::Split { .. } | Reply::Merged { .. } => {
             let made = topic.ranges.change(change);
@@ -83,15 +84,14 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
             world.hold(&parents);
             Ok(())
         }
-        Reply::Failed(reason @ (Reason::NoSuchTopic | Reason::NoSuchRange)) if topic.deleted => {
-            let _ = reason;
-            Ok(())
-        }
+        Reply::Failed(Reason::NoSuchTopic | Reason::NoSuchRange) if topic.deleted => Ok(()),
         Reply::Failed(
             reason @ (Reason::NoSuchRange | Reason::Sealed | Reason::CannotSplit | Reason::NotBuddies),
         ) => {
             let right = topic.ranges.refusal(change) == Some(*reason);
-            world.expect(id, reply, right)
+            // One that was sealed and is gone by now has no name to be told by.
+            let sealed = *reason == Reason::Sealed && world.is_ending(index, End::Delete);
+            world.expect(id, reply, right || sealed)
         }
         Reply::Failed(reason) => {
             if reason.effect() == Effect::Unknown {

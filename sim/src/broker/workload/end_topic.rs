@@ -37,10 +37,10 @@ pub(in super::super) fn answered(world: &mut World, id: CallId, reply: &Reply) -
     let topic = call.topic;
     match reply {
         Reply::Done => {
-            let topic = topic.map(|topic| &world.model.topics[topic]);
-            let ended = topic.is_some_and(|topic| match end {
-                End::Seal => topic.sealed,
-                End::Delete => topic.deleted,
+            let ended = topic.is_some_and(|index| match end {
+                // One that is gone by now has no name to be told by.
+                End::Seal => world.model.topics[index].sealed || world.is_ending(index, End::Delete),
+                End::Delete => world.model.topics[index].deleted,
             });
             world.expect(id, reply, ended)
         }

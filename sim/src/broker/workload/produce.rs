@@ -66,9 +66,13 @@ pub(in super::super) fn send_of(
     let call = world.calls.len();
     let (mut records, mut count) = (BytesMut::new(), 0);
     for (index, key) in keys.iter().enumerate() {
-        let record = sample(world, call, index, key.clone());
+        let mut record = sample(world, call, index, key.clone());
         if records.len() + record.encoded_len() > room {
-            break;
+            if count > 0 {
+                break;
+            }
+            // The first one is sent, if need be without what it is padded with.
+            record = Record { value: name_of(call, index).into(), headers: Vec::new(), ..record };
         }
         record.encode(&mut records);
         count += 1;
@@ -83,10 +87,14 @@ pub(in super::super) fn send_of(
     world.send(client, conn, name, request, Op::Produce(op))
 }
 
+fn name_of(call: CallId, index: usize) -> String {
+    format!("{call}/{index}/")
+}
+
 /// A record like no other.
 pub(super) fn sample(world: &mut World, call: CallId, index: usize, key: Option<Bytes>) -> Record {
     let rng = &mut world.rng;
-    let mut value = BytesMut::from(format!("{call}/{index}/").as_bytes());
+    let mut value = BytesMut::from(name_of(call, index).as_bytes());
     let padding = [0, 0, 10, 40, 100, 400, 1500][rng.random_range(0..7)];
     value.resize(value.len() + padding, b'.');
     let header =
