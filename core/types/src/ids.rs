@@ -16,6 +16,10 @@ pub struct TopicId(pub u128);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u128);
 
+/// One life of one cluster: 128 random bits, drawn when it is formed. The cluster's name is a label.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ControlPlaneId(pub u128);
+
 /// Number of a range inside its topic; the root range is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RangeSeq(pub u64);
@@ -75,6 +79,7 @@ macro_rules! hex_id {
 
 hex_id!(TopicId);
 hex_id!(NodeId);
+hex_id!(ControlPlaneId);
 
 impl fmt::Display for RangeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

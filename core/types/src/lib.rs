@@ -13,12 +13,15 @@ pub mod limits;
 pub mod offset;
 pub mod quorum;
 pub mod record;
+pub mod ring;
 pub mod time;
 
 pub use counters::{Epoch, FenceToken, Generation, Incarnation, RaftIndex, Term};
 pub use ids::{
-    GroupName, MemberName, NodeId, RangeId, RangeSeq, SegmentId, SegmentSeq, TopicId, TopicName, VnodeId,
+    ControlPlaneId, GroupName, MemberName, NodeId, RangeId, RangeSeq, SegmentId, SegmentSeq, TopicId,
+    TopicName, VnodeId,
 };
 pub use keyspace::{KeySpan, Keyspace, Position};
 pub use offset::Offset;
+pub use ring::{Ring, RingArc};
 pub use time::{Instant, WallTime};

@@ -95,6 +95,80 @@ pub const RAFT_SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 /// Linearizable reads that wait in one Raft group; one more is refused.
 pub const RAFT_READS_MAX: usize = 65_536;
 
+/// Largest body of a frame between nodes, bytes: what is larger is cut, so that nothing waits behind more than this.
+pub const PEER_CHUNK_BYTES: usize = 64 * 1024;
+/// Largest body of a frame between nodes until the sender has proved who it is, bytes.
+pub const PEER_HANDSHAKE_BYTES_MAX: usize = 4096;
+/// Largest message between nodes, bytes: a Raft message of the largest command, with what is around it.
+pub const PEER_MESSAGE_BYTES_MAX: usize = RAFT_MESSAGE_BYTES_MAX + 1024 * 1024;
+/// Largest message of a bulk stream between nodes, bytes.
+pub const PEER_BULK_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Streams of one class on one connection between nodes.
+pub const PEER_LANES_MAX: u16 = 16;
+/// Bytes of whole messages that may be on their way on one stream before another may begin.
+pub const PEER_WINDOW_BYTES: u64 = 4 * 1024 * 1024;
+/// The same on a stream of bulk.
+pub const PEER_BULK_WINDOW_BYTES: u64 = 1024 * 1024;
+/// Bytes that wait to be sent to one node; more than that, and the connection is given up.
+pub const PEER_QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes put into frames ahead of what the connection takes.
+pub const PEER_OUT_BYTES: usize = 128 * 1024;
+/// Calls without an answer on one connection between nodes, in each direction.
+pub const PEER_CALLS_MAX: usize = 65_536;
+/// From the beginning of a connection between nodes until both sides have proved who they are, milliseconds.
+pub const PEER_HANDSHAKE_MS: u64 = 5_000;
+/// A node that has heard nothing from its peer for so long asks for a sign of life, milliseconds.
+pub const PEER_PING_MS: u64 = 1_000;
+/// A node that has heard nothing for so long gives the connection up, milliseconds.
+pub const PEER_SILENCE_MS: u64 = 5_000;
+/// Shortest secret that nodes of a cluster may share, bytes.
+pub const PEER_SECRET_BYTES_MIN: usize = 16;
+/// Longest name of a node, and of its build, bytes.
+pub const NODE_NAME_BYTES_MAX: usize = 255;
+/// Longest address of a node as a name or number with a port, bytes.
+pub const NODE_ADDRESS_BYTES_MAX: usize = 262;
+/// Placement attributes of a node, and capabilities of its build.
+pub const NODE_ATTRIBUTES_MAX: usize = 64;
+/// Longest value of an attribute, bytes.
+pub const NODE_ATTRIBUTE_BYTES_MAX: usize = 256;
+/// Vnodes one node tells of at a time that it leads.
+pub const NODE_LEADS_MAX: usize = 65_536;
+/// Nodes that wait at one node for something new in a group, all groups together.
+pub const FOLLOWERS_MAX: usize = 65_536;
+/// Raft messages of one batch.
+pub const PEER_BATCH_MESSAGES_MAX: usize = 65_536;
+/// Members one node keeps track of, dead ones included.
+pub const MEMBERS_MAX: usize = 1024;
+/// Addresses at which others are looked for.
+pub const MEMBER_SEEDS_MAX: usize = 64;
+/// Largest membership packet, bytes: it fits into one frame of any network that is in use.
+pub const MEMBER_PACKET_BYTES_MAX: usize = 1400;
+/// Of it, what the membership engine fills: a header and news.
+pub const MEMBER_NEWS_BYTES_MAX: usize = 940;
+/// Pairs of addresses that claim one node id and were told of; the oldest makes room.
+pub const MEMBER_DUPLICATES_MAX: usize = 64;
+/// Suspects that are asked themselves in one step.
+pub const MEMBER_ASKED_MAX: usize = 16;
+/// Connections between nodes that have not proved anything yet, per node.
+pub const PEER_UNPROVED_MAX: usize = 64;
+/// The same from one address.
+pub const PEER_UNPROVED_PER_ADDRESS_MAX: usize = 16;
+/// Accepted connections between nodes from one address.
+pub const PEER_CONNECTIONS_PER_ADDRESS_MAX: usize = 64;
+/// Accepted connections between nodes in total.
+pub const PEER_CONNECTIONS_MAX: usize = 1024;
+
+/// Vnodes on the ring.
+pub const VNODES_MAX: usize = 4096;
+/// Nodes of a cluster, those on their way in or out included.
+pub const NODES_MAX: usize = 1024;
+/// Ids of nodes that were removed, which never come back; beyond it no node is added.
+pub const NODES_REMOVED_MAX: usize = 65_536;
+/// Switches of the whole cluster, enabled or advertised.
+pub const FLAGS_MAX: usize = 256;
+/// Longest name of such a switch, bytes.
+pub const FLAG_NAME_BYTES_MAX: usize = 128;
+
 /// Topics in one vnode.
 pub const TOPICS_MAX: usize = 1_000_000;
 /// Long polls parked at one time, per node.
@@ -115,6 +189,12 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 pub const SCAN_WINDOW_BYTES: usize = 1024 * 1024;
 /// First read of a fetch from disk, bytes.
 pub const READ_WINDOW_BYTES: usize = 256 * 1024;
+/// The same for a range that a reader has not come to yet.
+pub const READ_AHEAD_BYTES: usize = 16 * 1024;
+/// Ranges of one reader that are read at one time, once it has found little in those before.
+pub const READS_AHEAD_PER_READER_MAX: usize = 32;
+/// Ranges read ahead of their readers at one time, over all readers of a node.
+pub const READS_AHEAD_MAX: usize = 128;
 /// Least distance between two entries of the sparse index, bytes of log.
 pub const INDEX_INTERVAL_BYTES: u64 = 4096;
 /// Entries of one sparse index; of a longer log every second goes, and the distance doubles.
@@ -165,3 +245,9 @@ const _: () =
 const _: () = assert!(RAFT_APPEND_BYTES <= RAFT_COMMAND_BYTES_MAX, "a message has room for one entry");
 const _: () = assert!(RAFT_COMMAND_BYTES_MAX <= RAFT_UNCOMMITTED_BYTES_MAX);
 const _: () = assert!(RAFT_SNAPSHOT_CHUNK_BYTES < RAFT_MESSAGE_BYTES_MAX);
+const _: () = assert!(PEER_HANDSHAKE_BYTES_MAX <= PEER_CHUNK_BYTES && PEER_CHUNK_BYTES <= PEER_OUT_BYTES);
+const _: () =
+    assert!(RAFT_SNAPSHOT_CHUNK_BYTES < PEER_BULK_MESSAGE_BYTES_MAX, "a part of a snapshot is bulk");
+const _: () = assert!(PEER_MESSAGE_BYTES_MAX < PEER_QUEUE_BYTES_MAX, "a queue has room for one message");
+const _: () = assert!(PEER_PING_MS < PEER_SILENCE_MS, "a peer is asked before it is given up");
+const _: () = assert!(MEMBER_NEWS_BYTES_MAX < MEMBER_PACKET_BYTES_MAX);

@@ -1,0 +1,156 @@
+//! The number of each kind of message, and what shape it has.
+//!
+//! ```text
+//! kind = shape:4 bits number:12 bits         shape 1 = says something, 2 = asks, 3 = answers the ask of that number
+//! ```
+//!
+//! So a message of a later build is told apart as well: what asks is answered that it is not understood, what says
+//! is dropped. A number is never reused.
+
+use super::Message;
+
+const SAYS: u16 = 0x1000;
+const ASKS: u16 = 0x2000;
+const ANSWERS: u16 = 0x3000;
+const SHAPE: u16 = 0xf000;
+
+/// Whether a message wants an answer, or is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Neither.
+    Says,
+    /// It wants one.
+    Asks,
+    /// It is one.
+    Answers,
+}
+
+/// Kinds of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// [`Message::Raft`]
+    Raft,
+    /// [`Message::RaftPart`]
+    RaftPart,
+    /// [`Message::Attributes`]
+    Attributes,
+    /// [`Message::Forward`]
+    Forward,
+    /// [`Message::Follow`]
+    Follow,
+    /// [`Message::Propose`]
+    Propose,
+    /// [`Message::ReadIndex`]
+    ReadIndex,
+    /// [`Message::ForwardReply`]
+    ForwardReply,
+    /// [`Message::FollowReply`]
+    FollowReply,
+    /// [`Message::ProposeReply`]
+    ProposeReply,
+    /// [`Message::ReadIndexReply`]
+    ReadIndexReply,
+}
+
+impl Kind {
+    /// All of them, by number.
+    pub const ALL: [Self; 11] = [
+        Self::Raft,
+        Self::RaftPart,
+        Self::Attributes,
+        Self::Forward,
+        Self::Follow,
+        Self::Propose,
+        Self::ReadIndex,
+        Self::ForwardReply,
+        Self::FollowReply,
+        Self::ProposeReply,
+        Self::ReadIndexReply,
+    ];
+
+    /// Its number in a frame.
+    #[must_use]
+    pub fn number(self) -> u16 {
+        match self {
+            Self::Raft => SAYS | 1,
+            Self::RaftPart => SAYS | 2,
+            Self::Attributes => SAYS | 3,
+            Self::Forward => ASKS | 1,
+            Self::Follow => ASKS | 2,
+            Self::Propose => ASKS | 3,
+            Self::ReadIndex => ASKS | 4,
+            Self::ForwardReply => ANSWERS | 1,
+            Self::FollowReply => ANSWERS | 2,
+            Self::ProposeReply => ANSWERS | 3,
+            Self::ReadIndexReply => ANSWERS | 4,
+        }
+    }
+
+    /// The kind of a number; `None` for one of a later build.
+    #[must_use]
+    pub fn from_number(number: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.number() == number)
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn shape(self) -> Shape {
+        Shape::of(self.number()).expect("every kind has a shape")
+    }
+}
+
+impl Shape {
+    /// The shape of any kind's number, known or not; `None` when it has none.
+    #[must_use]
+    pub fn of(number: u16) -> Option<Self> {
+        match number & SHAPE {
+            SAYS => Some(Self::Says),
+            ASKS => Some(Self::Asks),
+            ANSWERS => Some(Self::Answers),
+            _ => None,
+        }
+    }
+}
+
+/// The number of the answer to a kind that asks.
+pub(crate) fn answer_to(asks: u16) -> u16 {
+    asks & !SHAPE | ANSWERS
+}
+
+impl Message {
+    /// Which kind it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Raft(_) => Kind::Raft,
+            Self::RaftPart(_) => Kind::RaftPart,
+            Self::Attributes(_) => Kind::Attributes,
+            Self::Forward(_) => Kind::Forward,
+            Self::Follow(_) => Kind::Follow,
+            Self::Propose(_) => Kind::Propose,
+            Self::ReadIndex { .. } => Kind::ReadIndex,
+            Self::ForwardReply(_) => Kind::ForwardReply,
+            Self::FollowReply(_) => Kind::FollowReply,
+            Self::ProposeReply(_) => Kind::ProposeReply,
+            Self::ReadIndexReply(_) => Kind::ReadIndexReply,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_a_number_of_its_own_and_an_ask_has_an_answer() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_number(kind.number()), Some(kind));
+            if kind.shape() == Shape::Asks {
+                let answer = Kind::from_number(answer_to(kind.number()));
+                assert!(answer.is_some_and(|answer| answer.shape() == Shape::Answers), "{kind:?}");
+            }
+        }
+        assert_eq!(Shape::of(0x0001), None);
+        assert_eq!(Shape::of(0x2fff), Some(Shape::Asks));
+    }
+}
