@@ -6,8 +6,10 @@
 )]
 
 pub mod broker;
+pub mod consensus;
 pub mod disk;
 pub mod invariants;
+pub mod membership;
 pub mod raft;
 pub mod raft_log;
 pub mod store;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use malachi_sim::{broker, raft, raft_log, store};
+use malachi_sim::{broker, consensus, membership, raft, raft_log, store};
 
 /// Runs the deterministic simulator.
 #[derive(Debug, Parser)]
@@ -46,6 +46,14 @@ enum Kind {
     RaftLog,
     /// One Raft group on several nodes.
     Raft,
+    /// Every Raft group of several nodes, on bad disks.
+    Consensus,
+    /// Many groups of three nodes that do nothing: figures.
+    ConsensusIdle,
+    /// Who is alive, on a bad network.
+    Membership,
+    /// Fifty members on a network that only loses packets: figures.
+    MembershipLoss,
     /// One node and its clients.
     Broker,
 }
@@ -57,6 +65,10 @@ fn main() -> ExitCode {
         Kind::Store => run_store(&arguments),
         Kind::RaftLog => run_raft_log(&arguments),
         Kind::Raft => run_raft(&arguments),
+        Kind::Consensus => run_consensus(&arguments),
+        Kind::ConsensusIdle => measure_idle(&arguments),
+        Kind::Membership => run_membership(&arguments),
+        Kind::MembershipLoss => measure_membership(&arguments),
         Kind::Broker => run_broker(&arguments),
     };
     match outcome {
@@ -178,6 +190,104 @@ fn run_raft(arguments: &Arguments) -> Result<u64, String> {
 }
 
 #[expect(clippy::print_stdout, reason = "a command for people")]
+fn run_consensus(arguments: &Arguments) -> Result<u64, String> {
+    let bug = find_bug(arguments, &::consensus::planted::Bug::ALL)?;
+    let options = consensus::Options { bug, verbose: arguments.seed.is_some() };
+    let mut total = consensus::Summary::default();
+    let Tally { runs, failures, seconds } =
+        run_seeds(arguments, |seed| consensus::run(seed, options).map(|summary| total.add(summary)));
+    println!(
+        "consensus: {runs} seeds, {} lifetimes, {} groups ({} doubtful), {} elections, {} proposals acknowledged, {} unknown, {} reads, {} changes of members, {} snapshots installed, {} replicas left, {} lost, {} nodes replaced, {} bits flipped, {} letters, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+        total.lives,
+        total.groups,
+        total.doubtful,
+        total.elections,
+        total.acknowledged,
+        total.unknown,
+        total.reads,
+        total.changes,
+        total.installed,
+        total.left,
+        total.lost,
+        total.wiped,
+        total.flips,
+        total.letters,
+        total.micros as f64 / 3.6e9,
+        total.trace,
+    );
+    Ok(failures)
+}
+
+/// How much of a core groups take that do nothing, with `--seeds` of them.
+#[expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a command for people, which times itself"
+)]
+fn measure_idle(arguments: &Arguments) -> Result<u64, String> {
+    const TICKS: u64 = 300;
+    let mut idle = consensus::idle::Idle::new(arguments.seeds);
+    idle.ticks(100);
+    let (letters, bytes) = (idle.letters, idle.bytes);
+    let started = Instant::now();
+    idle.ticks(TICKS);
+    let seconds = started.elapsed().as_secs_f64();
+    let virtual_seconds = TICKS as f64 / 10.0;
+    println!(
+        "consensus-idle: {} groups on 3 nodes, a tick of 100 ms: {:.2} % of a core per node, {:.0} letters and {:.0} bytes sent per node and second",
+        arguments.seeds,
+        100.0 * seconds / virtual_seconds / 3.0,
+        (idle.letters - letters) as f64 / virtual_seconds / 3.0,
+        (idle.bytes - bytes) as f64 / virtual_seconds / 3.0,
+    );
+    Ok(0)
+}
+
+#[expect(clippy::print_stdout, reason = "a command for people")]
+fn run_membership(arguments: &Arguments) -> Result<u64, String> {
+    let bug = find_bug(arguments, &::membership::planted::Bug::ALL)?;
+    let options = membership::Options { bug, verbose: arguments.seed.is_some() };
+    let mut total = membership::Summary::default();
+    let Tally { runs, failures, seconds } =
+        run_seeds(arguments, |seed| membership::run(seed, options).map(|summary| total.add(summary)));
+    println!(
+        "membership: {runs} seeds, {} lifetimes, {} packets, {} attacks, {} changes told, {} wrong deaths, {} renewals, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+        total.lives,
+        total.packets,
+        total.attacks,
+        total.changes,
+        total.wrong_deaths,
+        total.renewals,
+        total.healing as f64 / 1e6,
+        total.micros as f64 / 3.6e9,
+        total.trace,
+    );
+    Ok(failures)
+}
+
+#[expect(clippy::print_stdout, reason = "a command for people")]
+fn measure_membership(arguments: &Arguments) -> Result<u64, String> {
+    find_bug::<&str>(arguments, &[])?;
+    let mut runs_with_false_deaths = 0;
+    let Tally { runs, seconds, .. } = run_seeds(arguments, |seed| -> Result<(), String> {
+        let figures = membership::loss::measure(seed, membership::loss::Setup::usual());
+        runs_with_false_deaths += u64::from(figures.false_deaths > 0);
+        println!(
+            "{seed}: {} false deaths, {} suspicions; a death is noticed after {:.1} s and known to all after {:.1} s; joined in {:.1} s; {:.0} bytes per node and second",
+            figures.false_deaths,
+            figures.suspicions,
+            figures.noticed,
+            figures.known,
+            figures.joined,
+            figures.bytes_per_second,
+        );
+        Ok(())
+    });
+    println!("membership-loss: {runs} runs, {runs_with_false_deaths} with a false death, {seconds:.1} s");
+    Ok(0)
+}
+
+#[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_broker(arguments: &Arguments) -> Result<u64, String> {
     let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
     let options = broker::Options { bug, verbose: arguments.seed.is_some() };
@@ -185,7 +295,7 @@ fn run_broker(arguments: &Arguments) -> Result<u64, String> {
     let Tally { runs, failures, seconds } =
         run_seeds(arguments, |seed| broker::run(seed, options).map(|summary| total.add(summary)));
     println!(
-        "broker: {runs} seeds, {} lifetimes, {} replies judged, {} records acknowledged, {} delivered, {} commits, {} splits and merges, {} requests beside a range that cannot end, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+        "broker: {runs} seeds, {} lifetimes, {} replies judged, {} records acknowledged, {} delivered, {} commits, {} splits and merges, {} requests beside a range that cannot end, {} orphans found, lifetimes cut in a topic's birth {}, a roll {}, a split or merge {} (before its parent ended {}), {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
         total.lives,
         total.replies,
         total.acknowledged,
@@ -193,6 +303,11 @@ fn run_broker(arguments: &Arguments) -> Result<u64, String> {
         total.commits,
         total.changes,
         total.unrelated,
+        total.orphans,
+        total.cuts.in_birth,
+        total.cuts.in_roll,
+        total.cuts.in_split,
+        total.cuts.in_handover,
         total.micros as f64 / 3.6e9,
         total.trace,
     );

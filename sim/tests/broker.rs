@@ -20,6 +20,11 @@ fn twelve_hundred_seeds_keep_every_promise() {
     assert!(total.lives > 3000 && total.acknowledged > 30_000, "{total:?}");
     assert!(total.delivered > 250_000 && total.commits > 40_000, "{total:?}");
     assert!(total.changes > 3000 && total.unrelated > 5, "{total:?}");
+    assert!(total.orphans > 50, "{total:?}");
+    // And processes ended in the middle of what is promised to survive it.
+    let cuts = total.cuts;
+    assert!(cuts.in_birth > 100 && cuts.in_roll > 100, "{cuts:?}");
+    assert!(cuts.in_split > 100 && cuts.in_handover > 20, "{cuts:?}");
 }
 
 /// Runs seeds with a bug put in until one fails; gives how many it took.
@@ -61,6 +66,12 @@ fn every_planted_bug_is_found() {
         (Bug::ForgetFailedPart, 100),
         (Bug::LeaveOwnerless, 500),
         (Bug::TimeGoesBack, 250),
+        (Bug::KeepOrphans, 300),
+        (Bug::LeaveStreaming, 5000),
+        (Bug::ComeBack, 2000),
+        (Bug::HoldAll, 5000),
+        (Bug::PushAhead, 300),
+        (Bug::KeepStreams, 300),
     ] {
         let taken = seeds_until_found(bug, most);
         assert!(taken <= most);

@@ -1,13 +1,14 @@
 //! Who may see whom.
 //!
-//! `types` sees nothing; its siblings see only `types`; the broker sees the whole core; the server and the
-//! simulator drive it; the client sees `types` and `wire`; the CLI sees server and client. Siblings never see
-//! each other: the broker carries the message. Nobody in the core reaches a runtime, a socket or the operating
+//! `types` sees nothing; its siblings see only `types`; `consensus` also sees `storage` and `raft`; the broker sees
+//! the whole core; the server and the simulator drive it; the client sees `types` and `wire`; the CLI sees server and
+//! client. Siblings never see each other: the broker carries the message. Nobody in the core reaches a runtime, a socket or the operating
 //! system's randomness, by whatever way.
 
 use crate::manifests::{Package, cargo, packages};
 
-const SIBLINGS: [&str; 6] = ["wire", "storage", "raft", "metadata", "replication", "membership"];
+const SIBLINGS: [&str; 8] =
+    ["wire", "storage", "raft", "metadata", "peer", "placement", "replication", "membership"];
 /// Crates that wait, poll or ask the operating system.
 const WORLDLY: [&str; 14] = [
     "tokio",
@@ -28,11 +29,13 @@ const WORLDLY: [&str; 14] = [
 
 /// What `name` may depend on; `None` when the layout has no such package.
 fn allowed(name: &str) -> Option<Vec<&'static str>> {
-    let core = || ["types"].into_iter().chain(SIBLINGS).chain(["broker"]);
+    let core = || ["types"].into_iter().chain(SIBLINGS).chain(["consensus", "broker"]);
     let allowed = match name {
         "types" | "tidy" => vec![],
         "broker" => core().filter(|name| *name != "broker").collect(),
         "server" => core().collect(),
+        // Hosts groups over a log: it carries words from one to the other.
+        "consensus" => vec!["types", "storage", "raft"],
         "client" => vec!["types", "wire"],
         // The words are everybody's.
         "cli" => vec!["types", "server", "client"],

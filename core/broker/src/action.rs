@@ -9,12 +9,12 @@ use bytes::Bytes;
 use storage::disk::Job;
 use storage::raft_log;
 use storage::store;
-use types::{Instant, Offset, RangeId, SegmentId, WallTime};
+use types::{Instant, NodeId, Offset, RangeId, SegmentId, WallTime};
 use wire::Reason;
 
-use crate::auth::{Permissions, Session};
+use crate::auth::{Permissions, Role, Session};
 
-use crate::event::{RequestId, Volume};
+use crate::event::{AskId, CallId, ConnectionId, RequestId, Volume};
 
 /// What the driver must do, in order.
 pub type Actions = Vec<Action>;
@@ -44,6 +44,14 @@ pub enum Action {
         /// Why.
         reason: Reason,
     },
+    /// The user of this connection changed its own password on it: the connection goes on in this session, which
+    /// is told before the reply and before the others are [`Revoked`](Action::Revoked).
+    Renewed {
+        /// Which one.
+        connection: ConnectionId,
+        /// From now on.
+        session: Session,
+    },
     /// Every connection of this user whose session has a lower revision must be closed.
     Revoked {
         /// Whose.
@@ -56,12 +64,45 @@ pub enum Action {
         /// Its name.
         user: Arc<str>,
     },
+    /// Tell another node something. Dropped when there is no connection.
+    Say {
+        /// Whom.
+        to: NodeId,
+        /// What.
+        message: peer::Message,
+    },
+    /// Ask another node. Brings back exactly one [`PeerEvent::Answered`](crate::PeerEvent::Answered) or
+    /// [`PeerEvent::Unanswered`](crate::PeerEvent::Unanswered), unless the connection is
+    /// [`Down`](crate::PeerEvent::Down) first.
+    Ask {
+        /// Whom.
+        to: NodeId,
+        /// Echoed.
+        ask: AskId,
+        /// What.
+        message: peer::Message,
+        /// How long the answer may take.
+        within: Duration,
+    },
+    /// Answer another node.
+    Answer {
+        /// Whom.
+        to: NodeId,
+        /// What it asked.
+        call: CallId,
+        /// The answer.
+        message: peer::Message,
+    },
+    /// These are the other nodes of the cluster, and where they are: keep a connection to each.
+    Peers(Vec<(NodeId, String)>),
     /// Run a job on one disk and bring its completion back as an event.
     Disk(Volume, Job),
     /// Send [`Event::Timer`](crate::Event::Timer) at this instant. Replaces what was asked for before.
     WakeAt(Instant),
     /// Everything was recovered: client requests are served from now on.
     Ready,
+    /// Client requests are refused from now on, for the rest of this process lifetime; a [`Notice`] says why.
+    Suspended,
     /// The node cannot serve what it found and must stop, changing nothing more.
     Stop(Stop),
     /// Something an operator would ask about.
@@ -115,6 +156,12 @@ pub enum Reply {
     Welcome(Session),
     /// Every user.
     Users(Vec<UserInfo>),
+    /// Every user, with their roles.
+    UsersAndRoles(Vec<UserInfo>),
+    /// Some users with their roles, and whether there are more.
+    UserPage(Vec<UserInfo>, bool),
+    /// At how many addresses something was counted for the user, and is not any more.
+    Unlocked(u32),
     /// Rights as (operation, pattern).
     Rights(Vec<(&'static str, String)>),
     /// Refused or failed; `Reason::effect` says what may have happened.
@@ -248,6 +295,8 @@ pub struct UserInfo {
     pub name: Arc<str>,
     /// What it may do on every topic.
     pub permissions: Permissions,
+    /// What it may do on the operator's surfaces.
+    pub role: Option<Role>,
 }
 
 /// Why a node must stop.
@@ -408,6 +457,39 @@ pub enum Notice {
         count: usize,
         /// The first few.
         names: Vec<String>,
+    },
+    /// The start found copies that nobody lists: a crash came between a removal's entry and the removal.
+    OrphansFound {
+        /// How many.
+        copies: usize,
+        /// The first few.
+        names: Vec<String>,
+        /// Whether they are removed.
+        removing: bool,
+    },
+    /// Copies nobody lists are left alone, because some were never registered: the metadata is older than they are.
+    OrphansHeld {
+        /// How many.
+        copies: usize,
+        /// The first few that were never registered.
+        names: Vec<String>,
+    },
+    /// A copy nobody lists could not be removed; it is tried again unless its `copy.meta` is not readable.
+    CopyLeft {
+        /// Which one.
+        segment: SegmentId,
+        /// What failed.
+        detail: String,
+    },
+    /// A group of the metadata went on to a version this build does not have: the node serves nothing until a later
+    /// build takes over.
+    LeftBehind {
+        /// Which one, for people.
+        group: String,
+        /// The version it runs at.
+        version: u16,
+        /// The latest this build has.
+        build: u16,
     },
     /// The metadata log takes no more writes until the node is started again.
     MetadataStopped {

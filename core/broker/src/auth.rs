@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use metadata::cluster::User;
-pub use metadata::cluster::{Operation, Permissions};
+pub use metadata::cluster::{Operation, Permissions, Role};
 use types::TopicName;
 
 use crate::node::Node;
@@ -38,6 +38,11 @@ impl Node {
     /// Whether the session may change everything.
     pub(crate) fn is_admin(&self, session: &Session) -> bool {
         self.user_of(session).is_some_and(|user| user.permissions.admin)
+    }
+
+    /// Whether the session may look at the operator's surfaces: every role may, and administrators.
+    pub(crate) fn may_look(&self, session: &Session) -> bool {
+        self.user_of(session).is_some_and(|user| user.permissions.admin || user.role.is_some())
     }
 
     /// The user as it is now, unless the session is over.

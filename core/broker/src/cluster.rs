@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use metadata::cluster::{
-    Attempt, Command, CreateUser, Grant, LockoutRules, PasswordHash, Refusal, Reply, UserRevision,
+    Attempt, Command, CreateUser, Grant, LockoutRules, PasswordHash, Refusal, Reply, Role, UserRevision,
 };
 
 use crate::action::Credentials;
 use crate::auth::{Permissions, Session};
 use crate::event::RequestId;
+use crate::meta::{Fate, Outcome};
 use crate::node::Core;
-use crate::replica::{Fate, Outcome};
 
 /// The usual rules of lockouts: five failures lock for five minutes, then longer and longer.
 pub(crate) const LOCKOUT_RULES: LockoutRules = LockoutRules {
@@ -30,6 +30,8 @@ pub(crate) const LOCKOUT_RULES: LockoutRules = LockoutRules {
 pub(crate) enum Then {
     /// A request that changes a user.
     User(RequestId),
+    /// A request that changes a password; with the user that asks, when it is its own.
+    Password { id: RequestId, own: Option<Arc<str>> },
     /// A request that changes a right.
     Right(RequestId),
     /// A request that ends a lock.
@@ -42,6 +44,8 @@ pub(crate) enum Then {
     LoggedIn { id: RequestId, session: Session },
     /// Nobody: what has to be forgotten is.
     Forget,
+    /// What this node does about the cluster.
+    Control(crate::control::Step),
 }
 
 /// Why the cluster group did not take something.
@@ -74,8 +78,6 @@ pub(crate) fn decided(outcome: Outcome<Reply, Then>) -> Vec<crate::meta::Decided
         Outcome::Lost { then, fate } => {
             vec![D::Cluster(Decided::Done { then, result: Err(Error::Lost(fate)) })]
         }
-        Outcome::Failed { detail } => vec![D::Failed { detail }],
-        Outcome::Stop(stop) => vec![D::Stop(stop)],
     }
 }
 
@@ -94,6 +96,12 @@ fn sessions_ended(reply: &Reply) -> Option<Decided> {
         | Reply::LockoutsForgotten { .. }
         | Reply::PolicyDefined
         | Reply::PolicyDeleted
+        | Reply::NodesChanged(_)
+        | Reply::RingChanged { .. }
+        | Reply::LeaseGranted(_)
+        | Reply::LeaseHeld { .. }
+        | Reply::LeaseReleased
+        | Reply::FlagEnabled
         | Reply::Upgraded(_)
         | Reply::Refused(_) => None,
     }
@@ -116,8 +124,19 @@ impl Core {
         self.propose_cluster(&Command::DeleteUser { user }, Then::User(id));
     }
 
-    pub(crate) fn change_password(&mut self, id: RequestId, user: Bytes, hash: PasswordHash) {
-        self.propose_cluster(&Command::ChangePassword { user, hash, at: self.wall }, Then::User(id));
+    pub(crate) fn change_password(
+        &mut self,
+        id: RequestId,
+        own: Option<Arc<str>>,
+        user: Bytes,
+        hash: PasswordHash,
+    ) {
+        let then = Then::Password { id, own };
+        self.propose_cluster(&Command::ChangePassword { user, hash, at: self.wall }, then);
+    }
+
+    pub(crate) fn set_role(&mut self, id: RequestId, user: Bytes, role: Option<Role>) {
+        self.propose_cluster(&Command::SetRole { user, role, at: self.wall }, Then::User(id));
     }
 
     pub(crate) fn grant(&mut self, id: RequestId, grant: Grant) {

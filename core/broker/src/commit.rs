@@ -105,7 +105,7 @@ impl Node {
         if let Some(holder) = &member
             && !self.core.config.has_bug(Bug::CommitForOthers)
         {
-            tiles = self.groups.own_tiles(self.core.meta.vnode(), &key, holder, tiles);
+            tiles = self.groups.own_tiles(self.core.meta.of(topic), &key, holder, tiles);
         }
         if tiles.is_empty() {
             return Ok(Proposed::Nothing);

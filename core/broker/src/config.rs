@@ -1,10 +1,11 @@
 //! What a node is told when it is made.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::cluster::LockoutRules;
-use types::{NodeId, limits};
+use types::{Incarnation, NodeId, limits};
 
 use crate::auth::Permissions;
 use crate::cluster::LOCKOUT_RULES;
@@ -20,6 +21,12 @@ pub struct Config {
     pub node: NodeId,
     /// Random, different in every process lifetime: ids are drawn from it.
     pub seed: u128,
+    /// What it says about itself.
+    pub own: Own,
+    /// What it does when it has no metadata.
+    pub formation: Formation,
+    /// Members of a vnode's group, as long as there are so many nodes.
+    pub vnode_replicas: usize,
     /// Size at which an active segment is sealed, bytes of frames.
     pub segment_bytes: u64,
     /// Age at which an active segment is sealed; `None` never.
@@ -32,6 +39,8 @@ pub struct Config {
     pub snapshot_bytes: u64,
     /// The same in entries.
     pub snapshot_entries: u64,
+    /// What becomes of copies that the start finds and nobody lists.
+    pub orphans: Sweep,
     /// Users that have to be there: made at the start when there is none of that name.
     pub seed_users: Vec<SeedUser>,
     /// Whether only rights count on topics, not the permissions to produce and consume everywhere.
@@ -45,6 +54,44 @@ pub struct Config {
     /// A bug put in on purpose.
     #[cfg(feature = "planted")]
     pub bug: Option<Bug>,
+}
+
+/// What the node says about itself to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// For people; unique in the cluster.
+    pub name: Arc<str>,
+    /// Where other nodes reach it, as `host:port`.
+    pub peer: Arc<str>,
+    /// Where clients reach it, as `host:port`.
+    pub client: Option<Arc<str>>,
+    /// Where and what it is, in the order of keys.
+    pub attributes: BTreeMap<Arc<str>, Arc<str>>,
+    /// Higher in every process than in any before; not 0.
+    pub incarnation: Incarnation,
+}
+
+/// What a node without metadata does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Formation {
+    /// It forms a cluster of its own.
+    Forms {
+        /// Vnodes of the ring to begin with; at least one is made.
+        vnodes: u32,
+    },
+    /// It waits until it reaches a node of a cluster, and joins that.
+    Joins,
+}
+
+/// What becomes of copies that the start finds and nobody lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// They are told of and removed.
+    Delete,
+    /// They are told of.
+    Report,
+    /// They are not looked for.
+    Off,
 }
 
 /// A user to make when there is none of that name.
@@ -65,12 +112,22 @@ impl Config {
         Self {
             node,
             seed,
+            own: Own {
+                name: "node".into(),
+                peer: "localhost:4043".into(),
+                client: None,
+                attributes: BTreeMap::new(),
+                incarnation: Incarnation(1),
+            },
+            formation: Formation::Forms { vnodes: 1 },
+            vnode_replicas: 3,
             segment_bytes: limits::SEGMENT_BYTES_DEFAULT,
             segment_age: None,
             frame_bytes_max: limits::FRAME_BYTES_DEFAULT,
             waiters_max: limits::WAITERS_MAX,
             snapshot_bytes: SNAPSHOT_BYTES_DEFAULT,
             snapshot_entries: SNAPSHOT_ENTRIES_DEFAULT,
+            orphans: Sweep::Delete,
             seed_users: Vec::new(),
             acl_strict: false,
             lockout: LOCKOUT_RULES,

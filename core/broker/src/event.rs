@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use storage::disk::Completion;
-use types::WallTime;
+use types::{NodeId, WallTime};
 
 use crate::auth::{Permissions, Session};
 
@@ -66,9 +66,49 @@ pub enum Event {
     Gone(ConnectionId),
     /// A disk finished a job.
     Disk(Volume, Completion),
+    /// Something about another node.
+    Peer(NodeId, PeerEvent),
     /// The instant asked for by [`Action::WakeAt`](crate::Action::WakeAt) has come. Harmless when it has not.
     Timer,
 }
+
+/// What happened between this node and another. Whoever the other is, it has proven that it is so.
+#[derive(Clone, Debug)]
+pub enum PeerEvent {
+    /// There is a connection now. What was asked over an earlier one is not answered any more.
+    Up,
+    /// There is none any more: what was asked and not answered failed.
+    Down,
+    /// It says something.
+    Said(peer::Message),
+    /// It asks something. Answered by one [`Action::Answer`](crate::Action::Answer).
+    Asked {
+        /// Echoed in the answer.
+        call: CallId,
+        /// What.
+        message: peer::Message,
+    },
+    /// It answers.
+    Answered {
+        /// As in [`Action::Ask`](crate::Action::Ask).
+        ask: AskId,
+        /// What.
+        message: peer::Message,
+    },
+    /// There is no answer and will be none; whether something was done is not known.
+    Unanswered {
+        /// As in [`Action::Ask`](crate::Action::Ask).
+        ask: AskId,
+    },
+}
+
+/// Something another node asked; chosen by the edge, never reused in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub u64);
+
+/// Something this node asks another; never reused in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AskId(pub u64);
 
 /// What a client asks for.
 #[derive(Clone, Debug)]
@@ -329,8 +369,26 @@ pub enum Users {
         /// PHC string.
         hash: Arc<str>,
     },
-    /// Every user.
+    /// Whether the session may look at the operator's surfaces: [`Reply::Done`](crate::Reply::Done), or a refusal.
+    Look,
+    /// Every user, in the order of names, when that fits a frame.
     List,
+    /// The same with their roles.
+    ListRoles,
+    /// Some users with their roles, in the order of names.
+    ListPage {
+        /// Only names after this one.
+        after: Option<Bytes>,
+        /// Most users; 0 is the default.
+        max: u32,
+    },
+    /// Gives a user a role, or takes it away.
+    SetRole {
+        /// As sent.
+        username: Bytes,
+        /// As sent; `None` takes it away.
+        role: Option<Bytes>,
+    },
     /// Gives a right.
     Grant(Right),
     /// Takes a right away.

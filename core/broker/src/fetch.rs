@@ -122,7 +122,7 @@ impl Node {
             (None, Some(group)) => self.core.positions(group, topic),
             (None, None) => Vec::new(),
         };
-        let whole = self.core.meta.vnode().whole_of(topic);
+        let whole = self.core.meta.of(topic).whole_of(topic);
         let tiles = tiles::start(&known, &[], whole.as_slice());
         Ok(Start::Topic { name, id: topic, tiles, member: None })
     }
@@ -165,10 +165,14 @@ impl Node {
             Purpose::Stream { .. } => return self.stream_read(id, reading),
         };
         if reading.is_empty() {
+            if !self.serves() {
+                // What there is by now is not known here.
+                return self.core.reply(id, Reply::Failed(Reason::Unavailable));
+            }
             if let Some(error) = reading.failed() {
                 return self.core.reply(id, Reply::Failed(error.reason()));
             }
-            let exists = self.core.meta.vnode().topic(reading.id()).is_some();
+            let exists = self.core.meta.of(reading.id()).topic(reading.id()).is_some();
             if deadline > self.core.now && exists && !reading.is_tired() && self.waiters.has_room() {
                 return self.park(id, deadline, reading);
             }
@@ -178,6 +182,10 @@ impl Node {
 
     fn park(&mut self, id: RequestId, deadline: Instant, reading: Reading) {
         if let Purpose::Fetch { member: Some(member), .. } = &reading.purpose {
+            if !self.groups.has(&member.key, &member.cursor.member) {
+                // It left while this was read, and must not come back by it.
+                return self.answer_fetch(id, reading);
+            }
             if self.has_another_share(member) {
                 // It changed hands while the old one was read: nobody would tell it any more.
                 let request = member.request.clone();
@@ -232,6 +240,22 @@ impl Node {
         }
     }
 
+    /// A member is about to leave: its long polls are answered.
+    pub(crate) fn release(&mut self, topic: &[u8], key: &groups::Key, member: &MemberName) {
+        let is_its = |parked: &Parked| match parked {
+            Parked::AtEnd(reading) => match &reading.purpose {
+                Purpose::Fetch { member: Some(membered), .. } => {
+                    membered.key == *key && membered.cursor.member == *member
+                }
+                Purpose::Fetch { member: None, .. } | Purpose::Stream { .. } => false,
+            },
+            Parked::Unborn(..) | Parked::UnbornStream => false,
+        };
+        for (id, parked) in self.waiters.take_topic_where(topic, is_its) {
+            self.give_up_waiting(id, parked);
+        }
+    }
+
     fn resume(&mut self, id: RequestId, parked: Parked, range: Option<RangeId>) {
         self.unparked(&parked);
         match parked {
@@ -244,7 +268,7 @@ impl Node {
                     let (request, deadline) = (member.request.clone(), *deadline);
                     return self.begin(id, request, deadline);
                 }
-                let span = range.and_then(|id| self.core.meta.vnode().range(id)).map(|range| range.span);
+                let span = range.and_then(|id| self.core.meta.of(id.topic).range(id)).map(|range| range.span);
                 if !self.plant_deafness(reading.tiles(), range) {
                     reading.look_again(span);
                 }
@@ -256,13 +280,17 @@ impl Node {
     /// Answers whoever has waited long enough.
     pub(crate) fn expire_waiters(&mut self) {
         for (id, parked) in self.waiters.take_due(self.core.now) {
-            self.unparked(&parked);
-            match parked {
-                Parked::Unborn(request, _) => self.answer_unborn(id, &request),
-                // Streams wait as long as they are open.
-                Parked::UnbornStream => {}
-                Parked::AtEnd(reading) => self.answer_fetch(id, reading),
-            }
+            self.give_up_waiting(id, parked);
+        }
+    }
+
+    fn give_up_waiting(&mut self, id: RequestId, parked: Parked) {
+        self.unparked(&parked);
+        match parked {
+            Parked::Unborn(request, _) => self.answer_unborn(id, &request),
+            // Streams wait as long as they are open.
+            Parked::UnbornStream => {}
+            Parked::AtEnd(reading) => self.answer_fetch(id, reading),
         }
     }
 }

@@ -1,5 +1,9 @@
 //! How much a node has of what it bounds, for whoever watches it.
 
+use metadata::vnode::Vnode;
+use storage::{raft_log, store};
+
+use crate::action::Cause;
 use crate::node::Node;
 use crate::segments::State;
 
@@ -12,6 +16,8 @@ pub struct Gauges {
     pub ranges: usize,
     /// Segments that take records.
     pub open_segments: usize,
+    /// Segments that are full or old and on their way to being sealed.
+    pub rolling_segments: usize,
     /// Ranges that take no records until a person has looked.
     pub stopped_ranges: usize,
     /// Ranges that wait until an ancestor has ended.
@@ -24,33 +30,44 @@ pub struct Gauges {
     pub streams: usize,
     /// Groups with members, and their members.
     pub groups: (usize, usize),
+    /// Copies that are here and that no topic lists, those on their way out included.
+    pub unlisted_copies: usize,
+    /// The store of segment copies.
+    pub store: store::Gauges,
+    /// The log of the metadata's groups.
+    pub raft_log: raft_log::Gauges,
 }
 
 impl Node {
-    /// Counts. Takes time in proportion to the ranges this node knows: ask a few times a minute.
+    /// Counts. Takes time in proportion to the ranges and copies this node knows: ask a few times a minute.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         let mut gauges = Gauges {
-            topics: self.core.meta.vnode().topic_count(),
+            topics: self.core.meta.vnodes().map(Vnode::topic_count).sum(),
             ranges: self.ranges.len(),
             blocked_ranges: self.blocked.len(),
             produces: self.load.waiting(),
             parked: self.waiters.len(),
             streams: self.streams.len(),
             groups: self.groups.count(),
+            unlisted_copies: self.unlisted_copies(),
+            store: self.core.store_gauges(),
+            raft_log: self.core.meta.log_gauges(),
             ..Gauges::default()
         };
         for range in self.ranges.values() {
             match &range.state {
                 State::Open(_) => gauges.open_segments += 1,
                 State::Stopped => gauges.stopped_ranges += 1,
+                State::Ending(ending) => {
+                    gauges.rolling_segments += usize::from(matches!(ending.cause, Cause::Size | Cause::Age));
+                }
                 State::Idle
                 | State::Blocked
                 | State::Registering
                 | State::Unmade { .. }
                 | State::Creating { .. }
-                | State::Stale { .. }
-                | State::Ending(_) => {}
+                | State::Stale { .. } => {}
             }
         }
         gauges

@@ -26,17 +26,16 @@ impl Node {
     ) {
         let prefix = prefix.map(|prefix| &prefix[..]).unwrap_or_default();
         let after = after.map(|after| &after[..]).unwrap_or_default();
-        let vnode = self.core.meta.vnode();
         let wanted = |(_, topic): &(TopicId, &Topic)| {
             let name = topic.name.as_str().as_bytes();
             name > after && name.starts_with(prefix) && self.may_use(session, name)
         };
-        let mut topics: Vec<TopicSummary> = vnode
-            .topics()
-            .filter(wanted)
-            .take(page(max) + 1)
-            .map(|(id, topic)| summary(vnode, id, topic))
-            .collect();
+        let of_vnode = |vnode| {
+            let wanted = Vnode::topics(vnode).filter(wanted).take(page(max) + 1);
+            wanted.map(move |(id, topic)| summary(vnode, id, topic))
+        };
+        let mut topics: Vec<TopicSummary> = self.core.meta.vnodes().flat_map(of_vnode).collect();
+        topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let more = topics.len() > page(max);
         topics.truncate(page(max));
         self.core.reply(id, Reply::Topics(topics, more));
@@ -63,7 +62,7 @@ impl Node {
         max: u32,
     ) -> Result<Reply, Reason> {
         let topic = self.usable_topic(session, topic)?;
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(topic);
         let listed = vnode.topic(topic).ok_or(Reason::NoSuchTopic)?;
         let ranges = vnode.ranges_of(topic).filter(|(id, _)| id.seq >= RangeSeq(from_range));
         let mut ranges: Vec<RangeInfo> =
@@ -74,7 +73,7 @@ impl Node {
     }
 
     fn range_info(&self, id: RangeId, range: &metadata::vnode::Range) -> RangeInfo {
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(id.topic);
         let first = vnode.segments_of(id).next().map(|(_, segment)| segment.start);
         let segments = vnode.segments_of(id);
         let (count, bytes) = segments.fold((0_u32, 0), |(count, bytes), (_, segment)| {
@@ -106,7 +105,7 @@ impl Node {
         max: u32,
     ) {
         let reply = self.usable_topic(session, topic).map(|topic| {
-            let groups = self.core.meta.vnode().groups_of(topic);
+            let groups = self.core.meta.of(topic).groups_of(topic);
             let later = |group: &&GroupName| after.is_none_or(|after| group.as_bytes() > &after[..]);
             let names = groups.filter(later).map(|group| Bytes::copy_from_slice(group.as_bytes()));
             let mut names: Vec<Bytes> = names.take(page(max) + 1).collect();

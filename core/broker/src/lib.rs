@@ -16,24 +16,26 @@ pub mod config;
 pub mod event;
 pub mod node;
 
+mod ahead;
+mod behind;
 mod cluster;
 pub mod commit;
+mod control;
 mod cut;
 mod ending;
 pub mod fetch;
 pub mod gauges;
 mod groups;
 mod inspect;
-mod ledger;
 mod login;
 pub mod meta;
+mod orphans;
 mod place;
 pub mod planted;
 pub mod produce;
 mod random;
 mod reading;
 mod replace;
-mod replica;
 mod rests;
 mod route;
 mod seek;
@@ -51,11 +53,11 @@ pub use action::{
     Action, Actions, Cause, Credentials, Fetched, GroupInfo, MemberInfo, Notice, RangeInfo, RangeState,
     Reply, Run, Stop, TopicSummary, UserInfo,
 };
-pub use auth::{Operation, Permissions, Session};
-pub use config::{Config, SeedUser};
+pub use auth::{Operation, Permissions, Role, Session};
+pub use config::{Config, Formation, Own, SeedUser, Sweep};
 pub use event::{
-    Admin, Commit, ConnectionId, Event, Fetch, Form, Login, Membership, Produce, Request, RequestId, Right,
-    StreamAck, Subscribe, Users, Volume,
+    Admin, AskId, CallId, Commit, ConnectionId, Event, Fetch, Form, Login, Membership, PeerEvent, Produce,
+    Request, RequestId, Right, StreamAck, Subscribe, Users, Volume,
 };
 pub use gauges::Gauges;
 pub use metadata::cluster::LockoutRules;

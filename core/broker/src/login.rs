@@ -19,9 +19,9 @@ use crate::action::{Credentials, Notice, Reply};
 use crate::auth::Session;
 use crate::cluster::Error;
 use crate::event::{Login, RequestId};
+use crate::meta::Fate;
 use crate::node::Node;
 use crate::planted::Bug;
-use crate::replica::Fate;
 use crate::users;
 
 /// How often is looked for lockouts that have to be forgotten.

@@ -15,16 +15,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use storage::disk::Completion;
 use storage::store::{self, Store};
-use types::{Instant, Offset, RangeId, SegmentId, TopicId, WallTime};
+use types::{Instant, NodeId, Offset, RangeId, SegmentId, TopicId, WallTime};
 use wire::Reason;
 
 use crate::action::{Action, Actions, Notice, Reply, Stop};
 use crate::auth::Session;
 use crate::config::Config;
-use crate::event::{Admin, ConnectionId, Event, Request, RequestId, Volume};
+use crate::control::Control;
+use crate::event::{Admin, ConnectionId, Event, PeerEvent, Request, RequestId, Volume};
 use crate::fetch::Parked;
 use crate::groups::Groups;
 use crate::meta::{Decided, Meta};
+use crate::orphans::Orphans;
 use crate::produce::Load;
 use crate::random::Random;
 use crate::reading::Reads;
@@ -64,10 +66,13 @@ pub struct Node {
     pub(crate) restarts: usize,
     /// When old segments are looked for next.
     pub(crate) age_tick_at: Instant,
+    /// Copies nobody lists.
+    pub(crate) orphans: Orphans,
     /// Endings to try again.
     pub(crate) retries: BTreeSet<(Instant, RangeId)>,
     /// There once the cluster's tables are.
     pub(crate) seeding: Option<Seeding>,
+    pub(crate) control: Control,
     /// When lockouts are looked through next.
     pub(crate) forget_at: Instant,
     phase: Phase,
@@ -82,6 +87,8 @@ enum Phase {
         metadata: bool,
     },
     Serving,
+    /// The metadata went on without this build, see `behind`.
+    Suspended,
     Stopped,
 }
 
@@ -117,7 +124,7 @@ pub(crate) enum Owner {
     /// An ending's seal.
     Seal(RangeId),
     /// A copy nobody lists any more.
-    Delete,
+    Delete(SegmentId),
     /// A search for a time.
     Seek { id: RequestId, segment: SegmentId },
     /// Everybody who waits for this read.
@@ -145,8 +152,10 @@ impl Node {
             stale: BTreeSet::new(),
             restarts: 0,
             age_tick_at: Instant(0),
+            orphans: Orphans::default(),
             retries: BTreeSet::new(),
             seeding: None,
+            control: Control::new(),
             forget_at: Instant(0),
             phase: Phase::Recovering { copies: None, metadata: false },
         }
@@ -156,6 +165,7 @@ impl Node {
     pub fn step(&mut self, now: Instant, event: Event, actions: &mut Actions) {
         std::mem::swap(&mut self.core.out, actions);
         self.core.now = now;
+        self.core.meta.set_now(now);
         if self.phase != Phase::Stopped {
             self.take(event);
             self.settle();
@@ -189,6 +199,7 @@ impl Node {
             Event::Pushed { stream } => self.pushed(stream),
             Event::Gone(connection) => self.gone(connection),
             Event::Disk(volume, completion) => self.core.disk_done(volume, completion),
+            Event::Peer(node, event) => self.core.peer(node, event),
             Event::Timer => {}
         }
     }
@@ -293,8 +304,8 @@ impl Node {
             (Owner::Seek { id, segment }, R::Failed(error)) => self.sought(id, segment, Err(error)),
             (Owner::Read { segment, from }, R::Read(batches)) => self.read(segment, from, Ok(batches)),
             (Owner::Read { segment, from }, R::Failed(error)) => self.read(segment, from, Err(error)),
-            // What is left of a copy nobody lists is garbage; the orphan sweep finds it again.
-            (Owner::Delete, R::Deleted | R::Failed(_)) => {}
+            (Owner::Delete(segment), R::Deleted) => self.copy_removed(segment, Ok(())),
+            (Owner::Delete(segment), R::Failed(error)) => self.copy_removed(segment, Err(error)),
             (owner, reply) => unreachable!("{owner:?} was answered {reply:?}"),
         }
     }
@@ -312,6 +323,7 @@ impl Node {
                 self.cluster_decided(decided);
                 self.serve_when_recovered();
             }
+            Decided::LeftBehind { group, version } => self.left_behind(group, version),
             Decided::Failed { detail } => self.core.notice(Notice::MetadataStopped { detail }),
             Decided::Stop(stop) => self.stop(stop),
             Decided::TopicCreated { id, name, result } => self.topic_created(id, &name, result),
@@ -323,9 +335,7 @@ impl Node {
             Decided::RangesMerged { id, ranges, result } => self.ranges_merged(id, ranges, result),
             Decided::Registered { range, result } => self.registered(range, result),
             Decided::SegmentSealed { range, result } => self.recorded(range, result),
-            Decided::SegmentDeleted { segment } => {
-                self.core.ask(Owner::Delete, store::Request::Delete { segment });
-            }
+            Decided::SegmentDeleted { segment } => self.remove_copy(segment),
             Decided::Committed { id, result } => self.committed(id, result),
         }
     }
@@ -371,30 +381,47 @@ impl Node {
         if !self.is_seeded() {
             return;
         }
-        let vnode = self.core.meta.vnode();
         // A primary never resumes appending to a segment of an earlier process lifetime.
-        for (segment, listed) in vnode.segments().filter(|(_, segment)| segment.is_active()) {
-            let Some(topic) = vnode.topic(segment.range.topic) else { continue };
+        for (segment, listed, topic) in self.core.meta.active_segments() {
             let state = if listed.replicas.first() == Some(&self.core.config.node) {
                 self.stale.insert(segment.range);
                 State::Stale { segment, base: listed.start }
             } else {
                 State::Stopped
             };
-            let topic = Bytes::copy_from_slice(topic.name.as_str().as_bytes());
+            let topic = Bytes::copy_from_slice(topic.as_str().as_bytes());
             let appended_at = self.last_time(segment.range).max(self.time_before(segment.range));
             self.ranges.insert(segment.range, Range::new(topic, state, appended_at));
         }
         self.phase = Phase::Serving;
         self.core.out.push(Action::Ready);
+        self.sweep_orphans();
         self.end_more_stale();
     }
 
-    fn stop(&mut self, stop: Stop) {
+    pub(crate) fn suspend(&mut self) {
+        self.phase = Phase::Suspended;
+    }
+
+    pub(crate) fn stop(&mut self, stop: Stop) {
         if self.phase != Phase::Stopped {
             self.phase = Phase::Stopped;
             self.core.out.push(Action::Stop(stop));
         }
+    }
+
+    /// Does what is due about segments and their copies.
+    fn keep_segments(&mut self) {
+        self.roll_old();
+        self.retry_endings();
+        self.remove_more();
+    }
+
+    /// When something is due about them next.
+    fn next_segment_work(&self) -> Option<Instant> {
+        let age = self.core.config.segment_age.map(|_| self.age_tick_at);
+        let retry = self.retries.first().map(|(at, _)| *at);
+        [age, retry, self.orphans.retry_at].into_iter().flatten().min()
     }
 
     /// Does what is due and tells the driver when to come back.
@@ -405,16 +432,19 @@ impl Node {
         }
         self.expire_waiters();
         self.evict_members();
-        self.roll_old();
-        self.retry_endings();
+        if self.phase != Phase::Suspended {
+            self.keep_segments();
+        }
         self.forget_lockouts();
+        let metadata = self.core.meta.keep_time(&mut self.core.out);
+        self.keep_control();
         self.serve_when_recovered();
         self.settle();
-        let retry = self.retries.first().map(|(at, _)| *at);
-        let members = self.groups.next_tick();
-        let age = self.core.config.segment_age.map(|_| self.age_tick_at);
         let waiting = self.waiters.next_deadline().filter(|at| *at < Instant(u64::MAX));
-        let due = [Some(self.core.store_tick_at), waiting, members, age, retry];
+        let members = self.groups.next_tick();
+        let segments = self.next_segment_work().filter(|_| self.phase != Phase::Suspended);
+        let due =
+            [Some(self.core.store_tick_at), waiting, members, segments, metadata, self.control.next_look()];
         let next = due.into_iter().flatten().min();
         if next != self.core.wake_at {
             self.core.wake_at = next;
@@ -453,10 +483,14 @@ impl Core {
         }
     }
 
+    fn peer(&mut self, node: NodeId, event: PeerEvent) {
+        self.meta.peer(node, event, &mut self.out);
+    }
+
     fn tick_store(&mut self) {
         self.store_tick_at = self.now.plus(STORE_TICK);
         self.store.tick(self.now, &mut self.store_actions);
-        self.meta.tick(&mut self.out);
+        self.meta.mark(&mut self.out);
     }
 
     /// Asks the store for something; the reply goes to `owner`.
@@ -465,6 +499,15 @@ impl Core {
         self.request_next += 1;
         self.owners.insert(id, owner);
         self.store.request(self.now, id, request, &mut self.store_actions);
+    }
+
+    pub(crate) fn store_gauges(&self) -> store::Gauges {
+        self.store.gauges()
+    }
+
+    /// The copies that are here, in the order of their ids.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = (SegmentId, store::Status)> {
+        self.store.copies()
     }
 
     pub(crate) fn reply(&mut self, id: RequestId, reply: Reply) {

@@ -39,7 +39,7 @@ pub(crate) struct Records {
 impl Node {
     /// Places every record of a request, or none.
     pub(crate) fn place_records(&mut self, topic: TopicId, records: Records) -> Result<Vec<Part>, Unrouted> {
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(topic);
         let mut active = vnode.active_ranges_of(topic);
         let Some((first, _)) = active.next() else {
             // What waited may find its topic gone.

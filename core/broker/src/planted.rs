@@ -6,7 +6,7 @@ use metadata::vnode::RangeState;
 use storage::format::batch::Batch;
 use storage::store::{self, Extent};
 use types::cursor::Tile;
-use types::{Offset, RangeId};
+use types::{Offset, RangeId, RangeSeq};
 
 use crate::action::{Cause, Reply};
 use crate::cut::Piece;
@@ -69,11 +69,23 @@ pub enum Bug {
     LeaveOwnerless,
     /// A child's records begin at whatever the clock says, though its parent's are later.
     TimeGoesBack,
+    /// A member leaves although a stream that reads as it is open.
+    LeaveStreaming,
+    /// The long polls of a member that leaves go on and bring it back.
+    ComeBack,
+    /// While one range cannot end its segment, none of its topic takes records.
+    HoldAll,
+    /// A stream's next push is made before its last one was written.
+    PushAhead,
+    /// A stream outlives its connection.
+    KeepStreams,
+    /// Copies that a crash left behind a removal stay for ever.
+    KeepOrphans,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 31] = [
         Self::AckEarly,
         Self::ReadUncommitted,
         Self::ResumeSegment,
@@ -99,6 +111,12 @@ impl Bug {
         Self::ForgetFailedPart,
         Self::LeaveOwnerless,
         Self::TimeGoesBack,
+        Self::LeaveStreaming,
+        Self::ComeBack,
+        Self::HoldAll,
+        Self::PushAhead,
+        Self::KeepStreams,
+        Self::KeepOrphans,
     ];
 }
 
@@ -178,11 +196,19 @@ impl Node {
         if planted { Ok(0) } else { result }
     }
 
+    /// Whether a range takes no records because another of its topic cannot end its segment.
+    pub(crate) fn plant_held(&self, id: RangeId) -> bool {
+        let stuck = |range: &Range| matches!(&range.state, State::Ending(ending) if ending.is_stuck());
+        let first = RangeId { topic: id.topic, seq: RangeSeq(0) };
+        let mut siblings = self.ranges.range(first..).take_while(|(other, _)| other.topic == id.topic);
+        self.core.config.has_bug(Bug::HoldAll) && siblings.any(|(_, range)| stuck(range))
+    }
+
     /// Where a reader of a range finds nothing more, when that is known.
     pub(crate) fn plant_end(&self, range: RangeId, end: Option<Offset>) -> Option<Offset> {
         let planted = self.core.config.has_bug(Bug::LeaveEarly);
         let replaced = |range: &metadata::vnode::Range| range.state == RangeState::Replaced;
-        if planted && self.core.meta.vnode().range(range).is_some_and(replaced) {
+        if planted && self.core.meta.of(range.topic).range(range).is_some_and(replaced) {
             return end.map(|end| Offset(end.0.saturating_sub(1)));
         }
         end

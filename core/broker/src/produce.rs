@@ -225,6 +225,9 @@ impl Node {
     fn append_part(&mut self, id: RequestId, part: Part) {
         let Part { range, records, count, crc } = part;
         self.know_range(range);
+        if self.plant_held(range) {
+            return self.produced(id, records.len(), Err(Error::Storage));
+        }
         self.append_to(range, Waiting { id, records: Records { records, count, crc } });
     }
 

@@ -2,14 +2,16 @@
 //!
 //! Owns what a running reader has gathered and where it stands, the reads asked of the store, and the rests of
 //! batches that were read but not wanted yet. Does not decide where a reader
-//! starts or whether it waits. How positions move through splits and merges is said in `tiles`.
+//! starts or whether it waits. How positions move through splits and merges is said in `tiles`, what is read before
+//! a reader comes to it in `ahead`.
 //!
 //! Invariants:
 //! - only committed records are given out;
 //! - a position moves past a record only with that record given out;
 //! - a failed read never looks like the end of the data: the range's position stays and the fetch fails
 //!   unless other ranges gave records;
-//! - fetches that want the same place share one read.
+//! - fetches that want the same place share one read;
+//! - a reader takes from its ranges in their order, whatever is read of the next ones meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +23,7 @@ use types::cursor::{Cursor, CursorMember, FIXED_TOKEN_BYTES_MAX, TILE_TOKEN_BYTE
 use types::{Instant, KeySpan, Offset, RangeId, SegmentId, TopicId, limits};
 
 use crate::action::{Fetched, Notice, Run};
+use crate::ahead::Ahead;
 use crate::cut::{Filter, Piece, Room, Selected};
 use crate::event::{ConnectionId, Fetch, RequestId};
 use crate::fetch;
@@ -35,6 +38,9 @@ use crate::tiles;
 const OVERHEAD_BYTES: usize = 128;
 /// Bytes of a response's form that come with each run of records.
 const RUN_BYTES: usize = 20;
+/// Tiles looked at for each range that is to be read ahead: most tiles of a wide topic have nothing to read.
+const LOOKS_PER_READ: usize = 8;
+
 /// A reader that is collecting.
 #[derive(Debug)]
 pub(crate) struct Reading {
@@ -52,6 +58,10 @@ pub(crate) struct Reading {
     bytes: usize,
     /// Bytes of batches that were walked for the records of a slice.
     filtered: u64,
+    /// Ranges read at one time: more with each range whose read did not fill the reader.
+    reads: usize,
+    /// The range of its last read.
+    asked: Option<RangeId>,
     runs: Vec<Run>,
     failed: Option<fetch::Error>,
     pub(crate) purpose: Purpose,
@@ -104,6 +114,8 @@ impl Reading {
             bytes_max: most.frame_bytes.saturating_sub(OVERHEAD_BYTES + cursor),
             bytes: 0,
             filtered: 0,
+            reads: 1,
+            asked: None,
             runs: Vec::new(),
             failed: None,
             purpose,
@@ -189,6 +201,28 @@ impl Reading {
         more.then_some((RangeId { topic: self.id, seq: tile.range }, tile))
     }
 
+    /// Takes note that it waits for a read of `range`; gives how many further ranges may be read beside it.
+    fn asks(&mut self, range: RangeId) -> usize {
+        // The first read of a reader may be all it needs, and more of the same range is no reason to look further.
+        if self.asked.is_some_and(|asked| asked != range) {
+            self.reads = (self.reads * 2).min(limits::READS_AHEAD_PER_READER_MAX);
+        }
+        self.asked = Some(range);
+        self.reads - 1
+    }
+
+    /// The tiles that come after the one being read in this pass, in order.
+    fn next_tiles(&self) -> impl Iterator<Item = (RangeId, Tile)> + '_ {
+        let mut left = self.left.saturating_sub(self.tiles.get(self.turn).map_or(0, |tile| tile.span.size()));
+        let count = self.tiles.len();
+        let after = (1..count).map(move |step| self.tiles[(self.turn + step) % count]);
+        after.map_while(move |tile| {
+            let more = left > 0;
+            left = left.saturating_sub(tile.span.size());
+            more.then_some((RangeId { topic: self.id, seq: tile.range }, tile))
+        })
+    }
+
     fn move_to(&mut self, next: Offset) {
         self.tiles[self.turn].next = next;
     }
@@ -269,6 +303,7 @@ pub(crate) struct Reads {
     running: BTreeMap<RequestId, Reading>,
     /// Who waits for which read.
     asked: BTreeMap<(SegmentId, Offset), Vec<RequestId>>,
+    ahead: Ahead,
     rests: Rests,
 }
 
@@ -302,7 +337,11 @@ impl Node {
                 Place::Segment { segment, from, .. } => {
                     reading.move_to(from);
                     let Some(piece) = self.reads.rests.take(segment, from) else {
-                        return self.ask_read(id, reading, segment, from);
+                        let Some(batches) = self.reads.ahead.take((segment, from)) else {
+                            return self.ask_read(id, reading, segment, from);
+                        };
+                        self.take_batches(&mut reading, segment, from, &batches);
+                        continue;
                     };
                     let filter = self.filter(range, tile);
                     match reading.take(piece, filter.as_ref()) {
@@ -324,7 +363,7 @@ impl Node {
     /// Nothing more is committed where the reader stands: it moves on to the ranges that took the place, if the
     /// range takes no more records, and otherwise to its next tile.
     fn at_end(&self, reading: &mut Reading) {
-        let (vnode, topic, turn) = (self.core.meta.vnode(), reading.id, reading.turn);
+        let (vnode, topic, turn) = (self.core.meta.of(reading.id), reading.id, reading.turn);
         let drained = |tile: Tile| self.is_drained(RangeId { topic, seq: tile.range }, tile.next);
         if !drained(reading.tiles[turn]) {
             return reading.next_tile();
@@ -338,7 +377,7 @@ impl Node {
 
     /// Whether a range will never hold a record at or after `next`.
     fn is_drained(&self, range: RangeId, next: Offset) -> bool {
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(range.topic);
         vnode.range(range).is_some_and(|listed| listed.state == RangeState::Replaced)
             && vnode.active_segment(range).is_none()
             && self.place(range, next) == Place::End
@@ -346,7 +385,7 @@ impl Node {
 
     /// Which records of the tile's range are the reader's; `None` when all are.
     fn filter(&self, range: RangeId, tile: Tile) -> Option<Filter> {
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(range.topic);
         let (topic, whole) = (vnode.topic(range.topic)?, vnode.range(range)?.span);
         let (keyspace, hash) = (topic.keyspace, topic.key_hash);
         if self.core.config.has_bug(Bug::ReadSiblings) {
@@ -357,13 +396,66 @@ impl Node {
         (tile.span != whole).then_some(Filter { wanted: tile.span, stored, keyspace, hash })
     }
 
-    fn ask_read(&mut self, id: RequestId, reading: Reading, segment: SegmentId, from: Offset) {
+    fn ask_read(&mut self, id: RequestId, mut reading: Reading, segment: SegmentId, from: Offset) {
+        let further = reading.asks(segment.range);
+        let is_new = !self.reads.asked.contains_key(&(segment, from));
+        self.reads.asked.entry((segment, from)).or_default().push(id);
+        if is_new {
+            self.ask_store(segment, from, limits::READ_WINDOW_BYTES);
+        }
+        self.read_ahead(&reading, further);
         self.reads.running.insert(id, reading);
-        let waiting = self.reads.asked.entry((segment, from)).or_default();
-        waiting.push(id);
-        if waiting.len() == 1 {
-            let bytes_max = limits::READ_WINDOW_BYTES;
-            self.core.ask(Owner::Read { segment, from }, store::Request::Read { segment, from, bytes_max });
+    }
+
+    fn ask_store(&mut self, segment: SegmentId, from: Offset, bytes_max: usize) {
+        self.core.ask(Owner::Read { segment, from }, store::Request::Read { segment, from, bytes_max });
+    }
+
+    /// Asks for what a reader wants next, in so many further ranges.
+    fn read_ahead(&mut self, reading: &Reading, further: usize) {
+        let (mut left, mut looks) = (further, further * LOOKS_PER_READ);
+        for (range, tile) in reading.next_tiles() {
+            let mut next = vec![(range, tile.next)];
+            while let Some((range, offset)) = next.pop() {
+                if left == 0 || looks == 0 || !self.reads.ahead.has_room() {
+                    return;
+                }
+                looks -= 1;
+                if self.is_at_open_end(range, offset) {
+                    continue;
+                }
+                match self.place(range, offset) {
+                    Place::Segment { segment, from, .. } => {
+                        left -= 1;
+                        self.ask_ahead(segment, from);
+                    }
+                    // The reader will go on with those that took its place, the lower first.
+                    Place::End => next.extend(self.halves_of(range, offset, tile.span).into_iter().rev()),
+                }
+            }
+        }
+    }
+
+    /// Where a reader of `span` goes on that is at the end of a range: in its halves, if it was split.
+    fn halves_of(&self, range: RangeId, offset: Offset, span: KeySpan) -> Vec<(RangeId, Offset)> {
+        let vnode = self.core.meta.of(range.topic);
+        let children = vnode.children_of(range);
+        if children.len() < 2 || !self.is_drained(range, offset) {
+            return Vec::new();
+        }
+        let ids = children.iter().map(|seq| RangeId { topic: range.topic, seq: *seq });
+        let wanted = |id: &RangeId| {
+            vnode.range(*id).is_some_and(|half| half.span.covers(span) || span.covers(half.span))
+        };
+        ids.filter(wanted).map(|id| (id, Offset::ZERO)).collect()
+    }
+
+    fn ask_ahead(&mut self, segment: SegmentId, from: Offset) {
+        let key = (segment, from);
+        if !self.reads.asked.contains_key(&key) && !self.reads.ahead.holds(key) {
+            self.reads.asked.insert(key, Vec::new());
+            self.reads.ahead.asked(key);
+            self.ask_store(segment, from, limits::READ_AHEAD_BYTES);
         }
     }
 
@@ -375,19 +467,32 @@ impl Node {
         result: Result<Vec<Batch>, store::Error>,
     ) {
         let ids = self.reads.asked.remove(&(segment, from)).unwrap_or_default();
+        if self.reads.ahead.answered((segment, from)) && ids.is_empty() {
+            // Whoever comes to what could not be read asks again, and is told.
+            return self.keep_ahead(segment, from, result.unwrap_or_default());
+        }
         for id in ids {
             let Some(mut reading) = self.reads.running.remove(&id) else { continue };
             match &result {
                 Ok(batches) => self.take_batches(&mut reading, segment, from, batches),
                 Err(store::Error::EndOfData { .. }) => self.end_of_copy(&mut reading, segment, from),
                 // It was sealed empty and removed, or its topic was: the place is another one by now.
-                Err(store::Error::NoSuchSegment) if self.core.meta.vnode().segment(segment).is_none() => {}
+                Err(store::Error::NoSuchSegment) if !self.core.meta.lists(segment) => {}
                 // Nothing is wrong: it works when less is waiting.
                 Err(store::Error::Overloaded) => reading.give_up(fetch::Error::Overloaded),
                 Err(_) if self.core.config.has_bug(Bug::ErrorIsEnd) => reading.next_tile(),
                 Err(error) => self.read_failed(&mut reading, segment, from, &error.to_string()),
             }
             self.read_on(id, reading);
+        }
+    }
+
+    /// Keeps what was read before a reader came to it, if all of it is committed.
+    fn keep_ahead(&mut self, segment: SegmentId, from: Offset, batches: Vec<Batch>) {
+        let Some(last) = batches.last() else { return };
+        let place = self.place(segment.range, last.header.base_offset.max(from));
+        if matches!(place, Place::Segment { segment: at, .. } if at == segment) {
+            self.reads.ahead.keep((segment, from), batches);
         }
     }
 

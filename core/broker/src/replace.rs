@@ -124,7 +124,7 @@ impl Node {
     /// Sees to it that the active segment of a range ends, if the range takes no more records. Repeating it
     /// changes nothing.
     pub(crate) fn end_replaced(&mut self, id: RangeId) {
-        let listed = self.core.meta.vnode().range(id);
+        let listed = self.core.meta.of(id.topic).range(id);
         if listed.is_none_or(|range| range.state == RangeState::Active) {
             return;
         }
@@ -174,7 +174,7 @@ impl Node {
     /// A segment ended for good: readers at the end of a range that was split or merged can leave it now, and those
     /// of them who read the other side of a merge come on by that too.
     pub(crate) fn wake_past(&mut self, id: RangeId) {
-        let listed = self.core.meta.vnode().range(id);
+        let listed = self.core.meta.of(id.topic).range(id);
         if listed.is_some_and(|range| range.state == RangeState::Replaced)
             && !self.plant_silence()
             && let Some(topic) = self.ranges.get(&id).map(|range| range.topic.clone())
@@ -186,7 +186,7 @@ impl Node {
     /// A segment does not end for now: whoever waits for that is refused and may try again.
     pub(crate) fn ancestor_stuck(&mut self, id: RangeId) {
         for waiting in self.blocked_in(id) {
-            if self.core.meta.vnode().open_ancestors_of(waiting).contains(&id) {
+            if self.core.meta.of(waiting.topic).open_ancestors_of(waiting).contains(&id) {
                 self.unblock(waiting, produce::Error::Storage);
             }
         }

@@ -1,5 +1,6 @@
-//! Rests of batches that were read and not wanted yet, so that reading on inside a large batch neither reads nor
-//! walks its beginning again. A cache: bounded, first in first out, and of no consequence for any answer.
+//! Batches that were read and not wanted yet: rests, so that reading on inside a large batch neither reads nor walks
+//! its beginning again, and what was read ahead of a reader. A cache: bounded, first in first out, and of no
+//! consequence for any answer.
 
 use std::collections::BTreeMap;
 

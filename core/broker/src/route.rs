@@ -30,14 +30,13 @@ pub(crate) enum Unrouted {
 impl Node {
     /// The topic of that name. A name that could not exist is an unknown topic.
     pub(crate) fn topic(&mut self, name: &Bytes) -> Option<TopicId> {
-        let vnode = self.core.meta.vnode();
         if let Some(&id) = self.topics.get(name) {
-            if is_named(vnode.topic(id), name) {
+            if is_named(self.core.meta.of(id).topic(id), name) {
                 return Some(id);
             }
             self.topics.remove(name);
         }
-        let (id, _) = vnode.topic_by_name(&TopicName::new(name).ok()?)?;
+        let (id, _) = self.core.meta.topic_by_name(&TopicName::new(name).ok()?)?;
         // Copied: the key must not keep alive the buffer that the request arrived in.
         self.topics.insert(Bytes::copy_from_slice(name), id);
         Some(id)
@@ -63,7 +62,7 @@ impl Node {
     /// later than its parents', seeking by time relies on it. The search ends at ranges that hold records, which are
     /// later than their own ancestors'.
     pub(crate) fn time_before(&self, id: RangeId) -> WallTime {
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(id.topic);
         let (mut time, mut seen, mut next) = (WallTime(0), BTreeSet::new(), vec![id.seq]);
         while let Some(range) = next.pop().and_then(|seq| vnode.range(RangeId { topic: id.topic, seq })) {
             for seq in &range.parents {
@@ -86,16 +85,18 @@ impl Node {
         }
         // One that was registered and took nothing may have been opened by a clock that had stepped back.
         let last =
-            self.core.meta.vnode().segments_of(id).rev().take(2).map(|(_, segment)| match segment.state {
-                SegmentState::Active => segment.opened_at,
-                SegmentState::Sealed(sealed) => sealed.at,
+            self.core.meta.of(id.topic).segments_of(id).rev().take(2).map(|(_, segment)| {
+                match segment.state {
+                    SegmentState::Active => segment.opened_at,
+                    SegmentState::Sealed(sealed) => sealed.at,
+                }
             });
         last.max().unwrap_or_default()
     }
 
     /// Exclusive end of what may be read of a range, as far as this node knows.
     pub(crate) fn end_of(&self, id: RangeId) -> Offset {
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(id.topic);
         match (vnode.active_segment(id), vnode.range(id)) {
             (Some((_, active)), _) => {
                 self.ranges.get(&id).and_then(Range::committed_end).unwrap_or(active.start)
@@ -107,13 +108,13 @@ impl Node {
 
     /// Whether the tiles of a cursor are ones this cluster issues for the topic.
     pub(crate) fn knows_tiles(&self, topic: TopicId, tiles: &[Tile]) -> bool {
-        let range = |seq: RangeSeq| self.core.meta.vnode().range(RangeId { topic, seq });
+        let range = |seq: RangeSeq| self.core.meta.of(topic).range(RangeId { topic, seq });
         tiles.iter().all(|tile| range(tile.range).is_some_and(|range| range.span.covers(tile.span)))
     }
 
     /// Where the record of an offset is, or the next one that is still there.
     pub(crate) fn place(&self, range: RangeId, offset: Offset) -> Place {
-        let Some((segment, listed)) = self.core.meta.vnode().segment_at(range, offset) else {
+        let Some((segment, listed)) = self.core.meta.of(range.topic).segment_at(range, offset) else {
             return Place::End;
         };
         let from = offset.max(listed.start);

@@ -53,7 +53,7 @@ impl Node {
         let Some(topic) = topic.and_then(|name| self.topic(name)) else {
             return self.core.reply(id, Reply::Failed(Reason::NoSuchTopic));
         };
-        let whole = self.core.meta.vnode().whole_of(topic);
+        let whole = self.core.meta.of(topic).whole_of(topic);
         let beginning = tiles::start(&[], &[], whole.as_slice());
         let mut seek = Seek { topic, at: WallTime(at_ms), found: Vec::new(), left: Vec::new() };
         match at_ms {
@@ -66,7 +66,7 @@ impl Node {
 
     /// The end of every current range, as far as this node knows.
     fn ends(&self, topic: TopicId) -> Vec<Tile> {
-        let leaves = self.core.meta.vnode().leaf_ranges_of(topic);
+        let leaves = self.core.meta.of(topic).leaf_ranges_of(topic);
         leaves.map(|(id, range)| Tile { range: id.seq, span: range.span, next: self.end_of(id) }).collect()
     }
 
@@ -96,7 +96,7 @@ impl Node {
     }
 
     fn seek_step(&self, seek: &Seek, tile: Tile) -> Next {
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(seek.topic);
         let range = RangeId { topic: seek.topic, seq: tile.range };
         // One that holds nothing is not asked: its copy may never have been made.
         let holds = |segment: &Segment| {
@@ -126,7 +126,7 @@ impl Node {
         let offset = match result {
             Ok(offset) => offset,
             // It was sealed empty and removed, or its topic was: what follows is looked at instead.
-            Err(store::Error::NoSuchSegment) if self.core.meta.vnode().segment(segment).is_none() => {
+            Err(store::Error::NoSuchSegment) if !self.core.meta.lists(segment) => {
                 seek.left.push(tile);
                 return self.seek_on(id, seek);
             }
@@ -138,7 +138,7 @@ impl Node {
                 return self.core.reply(id, Reply::Failed(Reason::Storage));
             }
         };
-        let listed = self.core.meta.vnode().segment(segment);
+        let listed = self.core.meta.of(segment.range.topic).segment(segment);
         let end = listed.and_then(Segment::end);
         // The active segment's end is the end of the data: what is appended next is later.
         match end {

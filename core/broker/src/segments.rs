@@ -197,7 +197,7 @@ impl Node {
 
     /// Proposes the next segment of a range, once none of its ancestors has an active one any more.
     pub(crate) fn open_next(&mut self, id: RangeId) {
-        let open = self.core.meta.vnode().open_ancestors_of(id);
+        let open = self.core.meta.of(id.topic).open_ancestors_of(id);
         let (now, time_before) = (self.core.now, self.time_before(id));
         let Some(range) = self.ranges.get_mut(&id) else { return };
         if open.is_empty() {

@@ -173,7 +173,7 @@ impl Node {
                 let share = self.share(key, member);
                 (Some(share.cursor), share.spans)
             }
-            None => (None, self.core.meta.vnode().whole_of(key.topic).into_iter().collect()),
+            None => (None, self.core.meta.of(key.topic).whole_of(key.topic).into_iter().collect()),
         };
         let tiles = tiles::start(tiles, &self.core.positions(&key.group, key.topic), &spans);
         At { topic: key.topic, tiles, member }
@@ -220,7 +220,11 @@ impl Node {
             if let Some(at) = &mut stream.at {
                 at.tiles = tiles;
             }
-            return self.core.out.push(Action::Push { stream: id, fetched });
+            self.core.out.push(Action::Push { stream: id, fetched });
+            if self.core.config.has_bug(Bug::PushAhead) {
+                self.pushed(id);
+            }
+            return;
         }
         if reading.failed().is_some() {
             return self.end_stream(id, Reason::Storage);
@@ -342,14 +346,22 @@ impl Node {
         }
     }
 
+    /// Ends every stream.
+    pub(crate) fn end_all_streams(&mut self, reason: Reason) {
+        for id in self.streams.streams.keys().copied().collect::<Vec<_>>() {
+            self.end_stream(id, reason);
+        }
+    }
+
     fn end_stream(&mut self, id: RequestId, reason: Reason) {
         self.drop_stream(id);
         self.core.out.push(Action::StreamEnded { stream: id, reason });
     }
 
-    /// A connection closed: its stream ends, and its member leaves.
+    /// A connection closed: its stream ends, and its member leaves if nothing else reads as it.
     pub(crate) fn drop_stream_of(&mut self, connection: ConnectionId) {
-        if let Some(id) = self.streams.of(connection) {
+        let kept = self.core.config.has_bug(Bug::KeepStreams);
+        if let Some(id) = self.streams.of(connection).filter(|_| !kept) {
             self.drop_stream(id);
         }
     }
@@ -361,7 +373,7 @@ impl Node {
         let Stream { at: Some(at), member: Some(member), group, .. } = stream else { return };
         let key = groups::Key { topic: at.topic, group };
         self.groups.waited(&key, &member, self.core.now);
-        self.leave(&key, &member);
+        self.leave_unless_waiting(&key, &member);
     }
 }
 

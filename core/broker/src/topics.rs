@@ -5,7 +5,6 @@
 
 use bytes::Bytes;
 use metadata::vnode::Removed;
-use storage::store;
 use types::keyspace::{KeyHash, Keyspace};
 use types::{RangeId, RangeSeq, TopicId, TopicName};
 use wire::Reason;
@@ -14,7 +13,7 @@ use crate::action::{Notice, Reply};
 use crate::auth::{Operation, Session};
 use crate::event::RequestId;
 use crate::meta;
-use crate::node::{Node, Owner};
+use crate::node::Node;
 use crate::produce;
 
 impl Node {
@@ -78,7 +77,7 @@ impl Node {
     /// Proposes the removal of a topic; answered when metadata has decided.
     pub(crate) fn delete_topic(&mut self, id: RequestId, session: &Session, topic: Option<&Bytes>) {
         let found = self.admin_topic(session, topic);
-        let named = found.map(|id| self.core.meta.vnode().topic(id).map(|topic| (id, topic.name.clone())));
+        let named = found.map(|id| self.core.meta.of(id).topic(id).map(|topic| (id, topic.name.clone())));
         match named {
             Err(reason) => self.core.reply(id, Reply::Failed(reason)),
             Ok(None) => self.core.reply(id, Reply::Failed(Reason::NoSuchTopic)),
@@ -106,8 +105,7 @@ impl Node {
         let notice = Notice::TopicDeleted { topic: name.as_str().to_owned(), segments: removed.len() };
         self.core.notice(notice);
         for Removed { segment, .. } in removed {
-            // Behind whatever the store still does with the copy.
-            self.core.ask(Owner::Delete, store::Request::Delete { segment });
+            self.remove_copy(segment);
         }
         self.forget_groups(topic);
         self.core.reply(id, Reply::Done);
@@ -148,7 +146,7 @@ impl Node {
 
     /// The name of a topic, as waiters are indexed.
     pub(crate) fn topic_name(&self, topic: TopicId) -> Option<Bytes> {
-        let topic = self.core.meta.vnode().topic(topic)?;
+        let topic = self.core.meta.of(topic).topic(topic)?;
         Some(Bytes::copy_from_slice(topic.name.as_str().as_bytes()))
     }
 }

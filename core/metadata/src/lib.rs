@@ -6,4 +6,5 @@
 
 pub mod cluster;
 pub mod machine;
+pub mod ring_change;
 pub mod vnode;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use malachi_metadata::vnode::{
-    Command, CreateTopic, Migration, MigrationId, Refusal, Reply, RingArc, SetArc, Vnode,
+    Command, CreateTopic, Migration, MigrationId, Refusal, Reply, RingArc, SetArc, Share, Vnode,
 };
 use proptest::prelude::*;
 use types::keyspace::KeyHash;
@@ -85,9 +85,9 @@ impl Ring {
         let mut from = self.vnodes.remove(&owner).unwrap();
         let mut to = Vnode::default();
         let (ring_version, id) = (self.version + 1, MigrationId(u128::from(self.version) + 1));
-        let arc = |after, upto| Some(RingArc { after: end_of(after), upto: end_of(upto) });
-        let narrowed = SetArc { ring_version, arc: arc(token, owner), lease: LEASE };
-        let widened = SetArc { ring_version, arc: arc(before, token), lease: LEASE };
+        let arc = |after, upto| Share::Arc(RingArc { after: end_of(after), upto: end_of(upto) });
+        let narrowed = SetArc { ring_version, expected: from.arc(), arc: arc(token, owner), lease: LEASE };
+        let widened = SetArc { ring_version, expected: to.arc(), arc: arc(before, token), lease: LEASE };
         let gained = RingArc { after: end_of(before), upto: end_of(token) };
         'anew: loop {
             let mut step = |vnode: &mut Vnode, command: &Command| {

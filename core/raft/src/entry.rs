@@ -75,3 +75,8 @@ pub(crate) fn is_command(data: &[u8]) -> bool {
 pub(crate) fn is_about_members(data: &[u8]) -> bool {
     matches!(data.first(), Some(&(FOUNDING | AMENDMENT)))
 }
+/// The command in what is stored of an entry; `None` for an entry that carries none.
+#[must_use]
+pub fn command_of(stored: &Bytes) -> Option<Bytes> {
+    (stored.first() == Some(&COMMAND)).then(|| stored.slice(1..))
+}

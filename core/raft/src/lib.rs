@@ -28,6 +28,7 @@ pub mod planted;
 #[cfg(test)]
 mod tests;
 
+pub use entry::command_of;
 pub use event::{
     Action, Entry, EntryId, Event, HardState, Persist, PersistId, ProposalId, ReadId, Refusal, Role,
     Snapshot, SnapshotMark, SnapshotOrder,

@@ -21,7 +21,8 @@ pub enum Bug {
     KeepTornTail,
     /// A start believes names that only the page cache may know (found by seed 0 of the first run).
     AdoptUnsyncedNames,
-    /// A fence or an idle record of a damaged copy lowers the evidence of its damage (seed 477).
+    /// A fence or an idle record of a damaged copy lowers the evidence of its damage (seed 477). Shown by its story
+    /// alone: since a damaged copy is latched by the same write, no reader and no start is misled by it any more.
     LowerEvidence,
     /// A file that could not be put aside for reuse counts as removed (seed 7060).
     ForgetFailedRename,

@@ -67,11 +67,15 @@ pub enum ApiKey {
     ListGroups = 49,
     /// Describes a group.
     DescribeGroup = 50,
+    /// Ends a user's lockouts.
+    UnlockUser = 51,
+    /// Lists users, their roles and their permissions, some at a time.
+    ListUsersPage = 52,
 }
 
 impl ApiKey {
     /// Every operation, by number.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::Auth,
         Self::CreateTopic,
         Self::Produce,
@@ -103,6 +107,8 @@ impl ApiKey {
         Self::SeekTime,
         Self::ListGroups,
         Self::DescribeGroup,
+        Self::UnlockUser,
+        Self::ListUsersPage,
     ];
 
     /// The number on the wire.
@@ -153,6 +159,8 @@ impl ApiKey {
             Self::SeekTime => "seek_time",
             Self::ListGroups => "list_groups",
             Self::DescribeGroup => "describe_group",
+            Self::UnlockUser => "unlock_user",
+            Self::ListUsersPage => "list_users_page",
         }
     }
 
@@ -175,6 +183,6 @@ mod tests {
             assert_eq!(ApiKey::from_number(number), key);
         }
         let frozen: Vec<u16> = ApiKey::ALL.iter().map(|key| key.number()).collect();
-        assert_eq!(frozen, (0..=16).chain(31..=33).chain(40..=50).collect::<Vec<_>>());
+        assert_eq!(frozen, (0..=16).chain(31..=33).chain(40..=52).collect::<Vec<_>>());
     }
 }

@@ -11,3 +11,5 @@ pub const SEEK_TIME: u64 = 1 << 2;
 pub const GROUP_ADMIN: u64 = 1 << 3;
 /// Users have roles: `set_role` and `list_users_v2`.
 pub const ROLES: u64 = 1 << 4;
+/// Users are listed some at a time and unlocked: `list_users_page` and `unlock_user`.
+pub const USER_ADMIN: u64 = 1 << 5;

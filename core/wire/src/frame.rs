@@ -4,13 +4,17 @@
 //! frame = length:u32 body:[length bytes]        length counts the body alone
 //! ```
 //!
-//! Works on the buffer the socket is read into: a whole frame is split off as a shared slice, so a body is
-//! not copied. Does not read, and does not decide what a refused frame is answered with.
+//! Works on the buffer the socket is read into: a large body is split off as a shared slice and not copied. A small
+//! one is copied, because a shared slice keeps the whole buffer alive for as long as somebody has it: a record of a
+//! hundred bytes in a cache would cost what the buffer costs, and each read a new buffer. Does not read, and does
+//! not decide what a refused frame is answered with.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 /// Bytes of the length prefix.
 pub const PREFIX_BYTES: usize = 4;
+/// Largest body that is copied.
+const COPIED_BYTES_MAX: usize = 2 * 1024;
 
 /// A frame announced a body above the limit; nothing that follows on the connection can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +39,12 @@ pub fn take(buffer: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, TooLar
         return Ok(None);
     }
     buffer.advance(PREFIX_BYTES);
-    Ok(Some(buffer.split_to(length).freeze()))
+    if length > COPIED_BYTES_MAX {
+        return Ok(Some(buffer.split_to(length).freeze()));
+    }
+    let body = Bytes::copy_from_slice(&buffer[..length]);
+    buffer.advance(length);
+    Ok(Some(body))
 }
 
 /// Bytes still missing before [`take`] can give the first frame; 0 when it can, `None` before the prefix is
@@ -65,6 +74,22 @@ mod tests {
         // G27
         let mut above = BytesMut::from(&[1, 0, 0, 1][..]);
         assert!(take(&mut above, 16 * 1024 * 1024).is_err());
+    }
+
+    #[test]
+    fn a_small_body_leaves_the_buffer_to_its_owner() {
+        let framed = |length: u32| {
+            let mut frame = length.to_be_bytes().to_vec();
+            frame.resize(PREFIX_BYTES + length as usize, 7);
+            frame
+        };
+        for (length, reused) in [(COPIED_BYTES_MAX, true), (COPIED_BYTES_MAX + 1, false)] {
+            let frame = framed(u32::try_from(length).unwrap());
+            let mut buffer = BytesMut::from(&frame[..]);
+            let body = take(&mut buffer, 1 << 20).unwrap().unwrap();
+            assert_eq!(body.len(), length);
+            assert_eq!(buffer.try_reclaim(length), reused);
+        }
     }
 
     #[test]

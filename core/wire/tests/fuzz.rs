@@ -11,7 +11,7 @@ use types::record::{Header, Record};
 use wire::request::{Acl, Commit, Envelope, Fetch, Produce, ProduceBatch, StreamAck, Subscribe};
 use wire::response::{
     Batch, BatchPage, Grant, GroupInfo, GroupNames, Hello, MemberInfo, Page, RangeInfo, RangeState, Reply,
-    TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserV2,
+    TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2,
 };
 use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
 
@@ -107,6 +107,8 @@ fn request() -> impl Strategy<Value = Request> {
         ApiKey::SeekTime => Request::SeekTime { topic: a, at_ms: x },
         ApiKey::ListGroups => Request::ListGroups { topic: a, after: b, max: n },
         ApiKey::DescribeGroup => Request::DescribeGroup { topic: a, group: b },
+        ApiKey::UnlockUser => Request::UnlockUser { username: a, address: b },
+        ApiKey::ListUsersPage => Request::ListUsersPage { after: a, max: n },
     })
 }
 
@@ -143,6 +145,7 @@ prop_compose! {
 fn later_response() -> impl Strategy<Value = (ApiKey, Response)> {
     let user = (string(), string(), prop::collection::vec(string(), 0..3))
         .prop_map(|(username, role, permissions)| UserV2 { username, role, permissions });
+    let users = prop::collection::vec(user, 0..4).boxed();
     let hello =
         (bytes(12), any::<u64>(), any::<[u32; 4]>()).prop_map(|(server, features, [a, b, c, d])| Hello {
             server,
@@ -171,7 +174,11 @@ fn later_response() -> impl Strategy<Value = (ApiKey, Response)> {
     let ok = |api_key: ApiKey| move |payload| (api_key, Response::Ok(payload));
     prop_oneof![
         hello.prop_map(Payload::Hello).prop_map(ok(ApiKey::Hello)),
-        prop::collection::vec(user, 0..4).prop_map(Payload::UsersV2).prop_map(ok(ApiKey::ListUsersV2)),
+        users.clone().prop_map(Payload::UsersV2).prop_map(ok(ApiKey::ListUsersV2)),
+        (users, any::<bool>())
+            .prop_map(|(users, more)| Payload::UserPage(UserPage { users, more }))
+            .prop_map(ok(ApiKey::ListUsersPage)),
+        any::<u32>().prop_map(Payload::Unlocked).prop_map(ok(ApiKey::UnlockUser)),
         topics.prop_map(Payload::Topics).prop_map(ok(ApiKey::ListTopics)),
         topic.prop_map(Payload::Topic).prop_map(ok(ApiKey::DescribeTopic)),
         any::<[u64; 2]>()

@@ -10,7 +10,7 @@ use types::record::{Header, Record};
 use wire::request::{Acl, Commit, Envelope, Fetch, Produce, ProduceBatch, StreamAck, Subscribe};
 use wire::response::{
     Batch, BatchPage, Grant, GroupInfo, GroupNames, Hello, MemberInfo, Page, RangeInfo, RangeState, Reply,
-    TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserV2,
+    TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2,
 };
 use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
 
@@ -159,6 +159,9 @@ fn later_requests() {
     check_request("H22", 13, Request::SeekTime { topic: topic(), at_ms: 1_700_000_000_000 });
     check_request("H24", 14, Request::ListGroups { topic: topic(), after: s("live"), max: 0 });
     check_request("H26", 15, Request::DescribeGroup { topic: topic(), group: s("workers") });
+    check_request("H30", 16, Request::UnlockUser { username: s("alice"), address: s("10.0.0.7") });
+    check_request("H31", 16, Request::UnlockUser { username: s("alice"), address: None });
+    check_request("H33", 17, Request::ListUsersPage { after: s("alice"), max: 1 });
 }
 
 fn orders() -> TopicSummary {
@@ -230,6 +233,9 @@ fn later_responses_on_records_groups_and_users() {
     };
     let users = vec![user("admin", None, &["admin"]), user("alice", Some("viewer"), &[])];
     check_response("H6", 4, ApiKey::ListUsersV2, Response::Ok(Payload::UsersV2(users)));
+    check_response("H32", 16, ApiKey::UnlockUser, Response::Ok(Payload::Unlocked(2)));
+    let some = UserPage { users: vec![user("bob", None, &["produce"])], more: true };
+    check_response("H34", 17, ApiKey::ListUsersPage, Response::Ok(Payload::UserPage(some)));
     check_response("H19", 11, ApiKey::ProduceBatch, Response::Ok(Payload::Stored(2)));
     let batch = |append_time, record: &Record| {
         let ProduceBatch { crc, records, count, .. } =
@@ -279,7 +285,7 @@ fn every_vector_is_checked_above() {
     let checked = include_str!("golden.rs");
     let names: Vec<&str> =
         include_str!("golden.txt").lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(names.len(), 59);
+    assert_eq!(names.len(), 64);
     for name in names {
         assert!(checked.contains(&format!("\"{name}\"")), "{name}");
     }

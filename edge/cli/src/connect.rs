@@ -1,9 +1,10 @@
 //! The flags every client command has, and what a failure to reach the broker looks like.
 
 use std::io::BufRead;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use client::{Client, Error, Options, Reason};
+use client::{Client, Error, Options, Reason, Tls, TlsFiles};
 
 use crate::print;
 
@@ -32,14 +33,58 @@ pub(crate) struct Connect {
     #[arg(long, env = "MALACHI_HOST", default_value = "localhost")]
     host: String,
     /// Broker's port
-    #[arg(long, env = "MALACHI_PORT", default_value_t = 4040)]
+    #[arg(long, env = "MALACHI_PORT", default_value_t = 4040, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// User; the password is taken from MALACHI_PASS
+    /// User, its password in MALACHI_PASS; without it the command's user of development brokers
     #[arg(long, env = "MALACHI_USER")]
     user: Option<String>,
     /// Take the password from the first line of standard input instead
     #[arg(long)]
     pub(crate) password_stdin: bool,
+    #[command(flatten)]
+    tls: TlsFlags,
+}
+
+/// How to speak TLS; each of them turns it on.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "TLS")]
+struct TlsFlags {
+    /// Speak TLS; so does each of the flags below
+    #[arg(long)]
+    tls: bool,
+    /// Authorities to believe, PEM; without it the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+    /// Certificate to show to the broker, PEM
+    #[arg(long, value_name = "FILE", requires = "cert_key")]
+    cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    cert_key: Option<PathBuf>,
+    /// Believe whoever answers
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl TlsFlags {
+    fn wanted(&self) -> bool {
+        self.tls || self.ca.is_some() || self.cert.is_some() || self.insecure
+    }
+
+    fn open(&self) -> anyhow::Result<Option<Tls>> {
+        if !self.wanted() {
+            return Ok(None);
+        }
+        let files = TlsFiles {
+            authorities: self.ca.clone(),
+            identity: self.cert.clone().zip(self.cert_key.clone()),
+            insecure: self.insecure,
+        };
+        if self.insecure {
+            print::note(&"warning: --insecure believes whoever answers, and sends them the password");
+        }
+        Ok(Some(Tls::open(&files).context("TLS")?))
+    }
 }
 
 impl Connect {
@@ -60,13 +105,14 @@ impl Connect {
 
     /// Where to connect and as whom, with the password read.
     pub(crate) fn options(&self, default: Login) -> anyhow::Result<Options> {
+        let tls = self.tls.open()?;
         let password = match std::env::var("MALACHI_PASS") {
             _ if self.password_stdin => password_from_stdin()?,
             Ok(password) => password,
             Err(std::env::VarError::NotPresent) => default.password.to_owned(),
             Err(std::env::VarError::NotUnicode(_)) => bail!("MALACHI_PASS is not UTF-8"),
         };
-        Ok(Options::new(self.address(), self.user(default), password))
+        Ok(Options { tls, ..Options::new(self.address(), self.user(default), password) })
     }
 
     /// Connects and authenticates.
@@ -81,8 +127,28 @@ impl Connect {
 
     /// The error as people see it: what it is, and what to do about it where that is known.
     pub(crate) fn explain(&self, error: Error) -> anyhow::Error {
-        if error.is_network() {
-            return anyhow::anyhow!("{error}\nIs the server running at {}?", self.address());
+        let (address, tls) = (self.address(), self.tls.wanted());
+        match &error {
+            Error::Tls(_) => {
+                let hint = "The broker's certificate must be for the host's name, and of an authority that is believed: \
+                            name one with --ca. A broker that speaks plaintext needs no --tls.";
+                return anyhow::anyhow!("{error}\n{hint}");
+            }
+            // What a TLS port says to plaintext, or leaves unsaid.
+            Error::Protocol(_) | Error::Closed if !tls => {
+                return anyhow::anyhow!(
+                    "{error}\nIs the server running at {address}? If it speaks TLS, use --tls."
+                );
+            }
+            Error::Network(_) | Error::Unconnected(_) | Error::Closed => {
+                return anyhow::anyhow!("{error}\nIs the server running at {address}?");
+            }
+            Error::Refused(_)
+            | Error::RefusedUnknown(_)
+            | Error::TimedOut
+            | Error::Protocol(_)
+            | Error::Misuse(_)
+            | Error::TooLarge { .. } => {}
         }
         match error.reason().and_then(hint) {
             Some(hint) => anyhow::anyhow!("{error}\n{hint}"),
@@ -109,11 +175,27 @@ fn hint(reason: Reason) -> Option<&'static str> {
         (Reason::NotBuddies, "Only two neighbours of one size that a split could have made are merged."),
         (Reason::InvalidTopicName, "A name is 1 to 200 of A-Z a-z 0-9 . _ - and neither . nor .."),
         (Reason::InvalidPermissions, "invalid permissions (allowed: admin, produce, consume)"),
+        (Reason::InvalidRole, "invalid role (allowed: viewer, operator, admin, none)"),
+        (Reason::InvalidUsername, "A name is 1 to 128 of A-Z a-z 0-9 . _ @ : / + -"),
+        (
+            Reason::InvalidPassword,
+            "It is empty, too short or well known; see MALACHI_REQUIRE_STRONG_PASSWORDS of the broker.",
+        ),
+        (Reason::InvalidAcl, "A pattern is a topic's name, or the beginning of one and *; put it in quotes."),
+        (Reason::UserNotFound, "See `malachi user list`."),
+        (Reason::UserExists, "`malachi user passwd` sets another password."),
+        (
+            Reason::Unsupported,
+            "The broker cannot do that: it may be an older version, or the answer does not fit a frame.",
+        ),
         (Reason::InvalidOperation, "invalid operation (allowed: produce, consume)"),
         (Reason::UpgradePending, "Finish the rolling upgrade, then run this again."),
         (Reason::UnknownApiKey, "The broker does not have this operation: it may be an older version."),
         (Reason::RateLimitExceeded, "Too many logins from this address: wait a minute."),
-        (Reason::AccountLocked, "Too many failed logins: wait until the lock ends, or have it unlocked."),
+        (
+            Reason::AccountLocked,
+            "Too many failed logins: wait until the lock ends, or have an administrator run `malachi user unlock`.",
+        ),
     ];
     hints.iter().find(|(of, _)| *of == reason).map(|(_, hint)| *hint)
 }

@@ -16,9 +16,21 @@ use clap::Parser;
 
 use command::Command;
 
+/// What one thread allocates and another frees is the common case here, which the allocator of the C library pays
+/// for with locks and system calls.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What a newcomer types.
+const FIRST_STEPS: &str = "\
+First steps, with a broker running (`malachi server`):
+  malachi topic create orders
+  echo hello | malachi produce orders --file -
+  malachi consume orders";
+
 /// A durable, replicated log broker.
 #[derive(Debug, Parser)]
-#[command(name = "malachi", version, propagate_version = true)]
+#[command(name = "malachi", version, propagate_version = true, after_help = FIRST_STEPS)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

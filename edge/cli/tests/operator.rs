@@ -254,6 +254,19 @@ fn production_serves_tls_and_nothing_else_on_the_client_port() {
         answer[8..10] == [0, 0]
     };
     assert!(log_in());
+    let malachi = |args: &[&str]| {
+        let mut command = place.command_of(&[&["topic", "list"], args].concat());
+        command.env("MALACHI_HOST", "localhost").env("MALACHI_PORT", place.port.to_string());
+        let output =
+            command.env("MALACHI_USER", "admin").env("MALACHI_PASS", "a-long-passphrase").output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(malachi(&["--ca", &cert]), (true, String::new()));
+    assert!(malachi(&["--insecure"]).0);
+    for (args, hint) in [(&["--tls"][..], "--ca"), (&[], "--tls"), (&["--ca", &key], "key.pem")] {
+        let (worked, said) = malachi(args);
+        assert!(!worked && said.contains(hint), "{args:?}: {said}");
+    }
     // Plaintext is no handshake: an alert or nothing, and the end.
     let mut plain = Raw::open(&place);
     plain.send(&frame(1, &auth("admin", "a-long-passphrase")));

@@ -95,6 +95,11 @@ fn whoever_changes_their_own_password_hears_the_answer() {
     assert_eq!((reply.correlation_id, reply.ok), (2, true));
     other.closed();
     assert!(logs_in(&place, "admin", "another-one").is_ok());
+    // The connection goes on, in a session of the new password.
+    admin.request(3, &Request::ListUsers);
+    assert!(admin.reply().ok);
+    admin.request(4, &change_password("admin", "a-third-one"));
+    assert!(admin.reply().ok);
 }
 
 #[test]
@@ -172,4 +177,79 @@ fn logins_and_produce_requests_are_limited_when_asked_for() {
     let mut mtls = Raw::open(&place);
     mtls.send(&frame(3, &Request::MtlsAuth));
     mtls.refused(3, Reason::MtlsAuthDisabled);
+}
+
+/// The program as an administrator; standard output, or the last line on standard error.
+fn malachi(place: &Place, args: &[&str]) -> Result<String, String> {
+    let mut command = place.command_of(args);
+    command.env("MALACHI_HOST", "127.0.0.1").env("MALACHI_PORT", place.port.to_string());
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+#[test]
+fn a_lock_ends_when_an_administrator_says_so() {
+    let place = Place::new().with("MALACHI_MAX_AUTH_ATTEMPTS", "2");
+    let mut broker = place.start();
+    broker.expect("account locked");
+    for _ in 0..2 {
+        assert_eq!(logs_in(&place, "app", "wrong").err(), Some(Reason::InvalidCredentials));
+    }
+    assert_eq!(logs_in(&place, "app", "app123").err(), Some(Reason::AccountLocked));
+    let unlock = |args: &[&str]| malachi(&place, &[&["user", "unlock", "app"], args].concat()).unwrap();
+    assert_eq!(unlock(&["--ip", "192.0.2.7"]), "unlocked \"app\" (0 addresses)\n");
+    assert_eq!(logs_in(&place, "app", "app123").err(), Some(Reason::AccountLocked));
+    assert_eq!(unlock(&[]), "unlocked \"app\" (1 addresses)\n");
+    assert!(logs_in(&place, "app", "app123").is_ok());
+}
+
+#[test]
+fn a_role_opens_the_metrics_and_is_listed() {
+    let place = Place::new();
+    let _broker = place.start();
+    let create = ["user", "create", "eve", "secret-of-eve", "--perms", "", "--role", "viewer"];
+    malachi(&place, &create).unwrap();
+    let listed = malachi(&place, &["user", "list"]).unwrap();
+    assert!(listed.lines().any(|line| line == "eve\t[]\trole=viewer"), "{listed}");
+    // eve:secret-of-eve
+    let metrics =
+        || place.http_with("/metrics", "Authorization: Basic ZXZlOnNlY3JldC1vZi1ldmU=\r\n").unwrap();
+    assert!(metrics().starts_with("HTTP/1.1 200"));
+    assert!(metrics().contains("malachi_store_copies 0"));
+    let refused = malachi(&place, &["user", "role", "eve", "owner"]).unwrap_err();
+    assert!(refused.starts_with("Error: invalid_role\n"), "{refused}");
+    malachi(&place, &["user", "role", "eve", "none"]).unwrap();
+    assert!(metrics().starts_with("HTTP/1.1 403"));
+}
+
+#[test]
+fn who_changed_what_is_in_the_audit_log() {
+    let place = Place::new().with("MALACHI_LOG_FORMAT", "json");
+    let broker = place.start();
+    malachi(&place, &["user", "create", "eve", "secret-of-eve", "--perms", "produce"]).unwrap();
+    malachi(&place, &["acl", "grant", "eve", "consume", "orders.*"]).unwrap();
+    malachi(&place, &["topic", "create", "orders", "--user", "app"]).unwrap_err();
+    let mut producer = Raw::logged_in(&place, "producer");
+    producer.request(2, &create_user("mallory", Some("x"), &["admin"]));
+    producer.refused(2, Reason::PermissionDenied);
+    assert_eq!(logs_in(&place, "app", "wrong").err(), Some(Reason::InvalidCredentials));
+    let said = || -> Vec<String> {
+        let output = broker.output();
+        let lines = output.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let audit = lines.filter(|line| line["target"] == "audit");
+        let fields = ["event_type", "actor", "client", "result", "reason", "object", "detail"];
+        audit.map(|line| fields.map(|field| line[field].as_str().unwrap().to_owned()).join("|")).collect()
+    };
+    let wanted = [
+        "user_created|admin|127.0.0.1|success||eve|permissions=produce",
+        "acl_granted|admin|127.0.0.1|success||eve|operation=consume pattern=orders.*",
+        "user_created|producer|127.0.0.1|failure|permission_denied|mallory|permissions=admin",
+        "auth_failure|app|127.0.0.1|failure|invalid_credentials|app|",
+    ];
+    process::wait_for("the audit log", || {
+        let said = said();
+        wanted.iter().all(|line| said.iter().any(|one| one == line))
+    });
+    assert!(!broker.output().contains("secret-of-eve"));
 }

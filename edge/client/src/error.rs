@@ -20,6 +20,9 @@ pub enum Error {
     /// The request was never sent, because no connection could be made.
     #[error("{0}")]
     Unconnected(Arc<io::Error>),
+    /// The broker is not who it should be, or does not speak TLS; nothing was sent.
+    #[error("TLS: {0}")]
+    Tls(Arc<io::Error>),
     /// The broker closed the connection without a word.
     #[error("the server closed the connection")]
     Closed,
@@ -48,7 +51,7 @@ impl Error {
     pub fn effect(&self) -> Effect {
         match self {
             Self::Refused(reason) => reason.effect(),
-            Self::Unconnected(_) | Self::Misuse(_) | Self::TooLarge { .. } => Effect::None,
+            Self::Unconnected(_) | Self::Tls(_) | Self::Misuse(_) | Self::TooLarge { .. } => Effect::None,
             Self::RefusedUnknown(_)
             | Self::Network(_)
             | Self::Closed
@@ -65,6 +68,7 @@ impl Error {
             Self::RefusedUnknown(_)
             | Self::Network(_)
             | Self::Unconnected(_)
+            | Self::Tls(_)
             | Self::Closed
             | Self::TimedOut
             | Self::Protocol(_)
@@ -80,6 +84,7 @@ impl Error {
             Self::Network(_) | Self::Unconnected(_) | Self::Closed => true,
             Self::Refused(_)
             | Self::RefusedUnknown(_)
+            | Self::Tls(_)
             | Self::TimedOut
             | Self::Protocol(_)
             | Self::Misuse(_)
@@ -94,7 +99,11 @@ impl Error {
         match self {
             Self::Network(_) | Self::Unconnected(_) | Self::Closed | Self::TimedOut => true,
             Self::Refused(reason) => *reason == Reason::ServerShutdown,
-            Self::RefusedUnknown(_) | Self::Protocol(_) | Self::Misuse(_) | Self::TooLarge { .. } => false,
+            Self::RefusedUnknown(_)
+            | Self::Tls(_)
+            | Self::Protocol(_)
+            | Self::Misuse(_)
+            | Self::TooLarge { .. } => false,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns the client's side of a connection. [`link`] and [`backoff`] are pure: bytes in, answers out, pauses
 //! from a seed, so that the simulator can drive them; the feature `tcp` (on by default) adds [`Client`] and
-//! what is made from one. Does not speak TLS yet.
+//! what is made from one, the feature `tls` (on by default too) [`Tls`].
 //!
 //! | to | use |
 //! |---|---|
@@ -30,12 +30,14 @@ pub use error::Error;
 #[cfg(feature = "tcp")]
 pub use tcp::{
     Client, Consumer, ConsumerBuilder, Options, Outbox, OutboxOptions, Producer, Progress, Push, Receipt,
-    Subscription, SubscriptionBuilder,
+    Subscription, SubscriptionBuilder, Transport,
 };
+#[cfg(feature = "tls")]
+pub use tcp::{Tls, TlsFiles, TlsUnusable};
 pub use types::record::{Header, Record};
 pub use wire::request::{Fetch, Produce, ProduceBatch};
 pub use wire::response::{
     BatchPage, Grant, GroupInfo, GroupNames, Hello, MemberInfo, Page, RangeInfo, RangeState, TopicInfo,
-    TopicState, TopicSummaries, TopicSummary, User, UserV2,
+    TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2,
 };
 pub use wire::{Effect, Payload, Reason, Request, Response, Retry, Str, features};

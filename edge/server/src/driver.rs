@@ -17,6 +17,7 @@ use broker::{Action, Actions, ConnectionId, Event, Node, Reply, Session, Stop, V
 use storage::disk::{Completion, Job};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::audit::{Kind, Line};
 use crate::clock::Clock;
 use crate::disk::RealDisk;
 use crate::identity::{Doors, Generated};
@@ -102,6 +103,8 @@ impl WeakCore {
 pub(crate) enum State {
     Recovering,
     Serving,
+    /// Nothing is served until a later build runs.
+    Suspended,
     Stopped(Stop),
 }
 
@@ -302,10 +305,19 @@ impl Driver {
             Action::StreamEnded { stream, reason } => {
                 self.answer(stream.connection, Answer::Ended { stream: stream.number, reason });
             }
+            Action::Renewed { connection, session } => {
+                if let Some(peer) = self.connections.get_mut(&connection) {
+                    peer.session = Some(session.clone());
+                }
+                self.answer(connection, Answer::Renewed(session));
+            }
             Action::Revoked { user, revision } => self.revoke(&user, revision),
             Action::Seeded { user } => self.seeded(&user),
             Action::WakeAt(at) => self.wake_at = Some(at),
             Action::Ready => drop(self.state.send(State::Serving)),
+            Action::Suspended => drop(self.state.send(State::Suspended)),
+            // Nobody is connected to this node yet.
+            Action::Say { .. } | Action::Ask { .. } | Action::Answer { .. } | Action::Peers(_) => {}
             Action::Stop(stop) => drop(self.state.send(State::Stopped(stop))),
             Action::Notice(notice) => {
                 notices::log(&notice);
@@ -339,6 +351,11 @@ impl Driver {
         let connections = self.connections.iter().filter(|(_, peer)| ended(&peer.session));
         let connections: Vec<ConnectionId> = connections.map(|(id, _)| *id).collect();
         tracing::info!(user, connections = connections.len(), "sessions revoked");
+        self.around.metrics.audited(Kind::SessionRevoked);
+        let detail = format!("connections={}", connections.len());
+        let (actor, action) = ("system", "revoke_all_sessions");
+        let kind = Kind::SessionRevoked;
+        Line { kind, actor, client: None, action, failure: None, object: user, detail: &detail }.write();
         for connection in connections {
             self.answer(connection, Answer::Revoked);
         }

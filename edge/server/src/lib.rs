@@ -9,6 +9,7 @@
 //!      ◀── answers ──┘        ◀── completions ────────────┘
 //! ```
 
+mod audit;
 mod boot;
 mod clock;
 pub mod config;
@@ -20,6 +21,7 @@ mod identity;
 mod line;
 mod metrics;
 mod notices;
+pub mod peer;
 mod run;
 mod tcp;
 mod telemetry;

@@ -3,7 +3,7 @@
 //! Owns the numbers of its requests and the queue its answers come back on. Whatever ends it, the core hears that
 //! it is gone.
 
-use broker::{ConnectionId, Event, Fetched, Reply, RequestId};
+use broker::{ConnectionId, Event, Fetched, Reply, RequestId, Session};
 use tokio::sync::mpsc;
 use wire::Reason;
 
@@ -30,6 +30,8 @@ pub(crate) enum Answer {
         stream: u64,
         reason: Reason,
     },
+    /// Its user changed its own password here: the session from now on.
+    Renewed(Session),
     /// Its user was changed or deleted: the connection must close.
     Revoked,
     /// A password was hashed, or could not be. From the hashing threads, not from the core.
@@ -52,8 +54,9 @@ pub(crate) struct Line {
     answers: mpsc::WeakSender<Answer>,
 }
 
-/// Answers to no request that may wait beside those to requests: one push, the end of the stream, a revocation.
-const UNASKED_MAX: usize = 4;
+/// Answers to no request that may wait beside those to requests: one push, the end of the stream, a renewed
+/// session, a revocation.
+const UNASKED_MAX: usize = 5;
 
 impl Line {
     /// Makes a caller known to the core; `None` when the core is gone.
@@ -77,7 +80,7 @@ impl Line {
                 // Of a request that was given up.
                 Answer::Reply { .. } => {}
                 Answer::Revoked => return None,
-                Answer::Push { .. } | Answer::Ended { .. } | Answer::Hashed { .. } => {}
+                Answer::Push { .. } | Answer::Ended { .. } | Answer::Hashed { .. } | Answer::Renewed(_) => {}
             }
         }
     }

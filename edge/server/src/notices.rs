@@ -3,6 +3,7 @@
 use broker::{Notice, Volume};
 use storage::{raft_log, store};
 
+use crate::audit::{Kind, Line};
 use crate::metrics::Metrics;
 
 /// Logs one notice at the level a person should see it at.
@@ -28,6 +29,17 @@ pub(crate) fn log(notice: &Notice) {
                 until_ms = until.0,
                 "account locked"
             );
+            let detail = format!("attempt_count={failures} locked_until={}", until.0);
+            Line {
+                kind: Kind::AuthLockout,
+                actor: user,
+                client: address.parse().ok(),
+                action: "account_locked",
+                failure: None,
+                object: user,
+                detail: &detail,
+            }
+            .write();
         }
         Notice::SeedFailed { detail } => tracing::warn!(reason = detail, "default users not created"),
         Notice::SegmentSealed { segment, end, cause } => {
@@ -51,6 +63,27 @@ pub(crate) fn log(notice: &Notice) {
                 count,
                 ?names,
                 "directories that are not ours were left alone"
+            );
+        }
+        Notice::OrphansFound { copies, names, removing } => {
+            tracing::warn!(copies, ?names, removing, "segment copies that no topic lists");
+        }
+        Notice::OrphansHeld { copies, names } => {
+            tracing::error!(
+                copies,
+                ?names,
+                "segment copies were never registered, the metadata is older than they are: nothing is removed"
+            );
+        }
+        Notice::CopyLeft { segment, detail } => {
+            tracing::warn!(%segment, reason = detail, "segment copy could not be removed");
+        }
+        Notice::LeftBehind { group, version, build } => {
+            tracing::error!(
+                vnode = group,
+                version,
+                build,
+                "metadata goes on at a later version than this build has, nothing is served until a later one runs"
             );
         }
         Notice::MetadataStopped { detail } => {
@@ -114,7 +147,10 @@ pub(crate) fn count(notice: &Notice, metrics: &Metrics) {
     match notice {
         Notice::SegmentOpened { paused, .. } => metrics.opened(*paused),
         Notice::SegmentSealed { cause, .. } => metrics.sealed(*cause),
-        Notice::AccountLocked { .. } => metrics.lockouts.inc(),
+        Notice::AccountLocked { .. } => {
+            metrics.lockouts.inc();
+            metrics.audited(Kind::AuthLockout);
+        }
         Notice::TopicCreated { .. }
         | Notice::TopicSealed { .. }
         | Notice::TopicDeleted { .. }
@@ -128,6 +164,10 @@ pub(crate) fn count(notice: &Notice, metrics: &Metrics) {
         | Notice::Store(_)
         | Notice::RaftLog(_)
         | Notice::Foreign { .. }
+        | Notice::OrphansFound { .. }
+        | Notice::OrphansHeld { .. }
+        | Notice::CopyLeft { .. }
+        | Notice::LeftBehind { .. }
         | Notice::MetadataStopped { .. } => {}
     }
 }
@@ -149,6 +189,10 @@ fn kind(notice: &Notice) -> &'static str {
         Notice::SegmentMissing { .. } => "segment_missing",
         Notice::ReadFailed { .. } => "read_failed",
         Notice::Foreign { .. } => "foreign_names",
+        Notice::OrphansFound { .. } => "orphans_found",
+        Notice::OrphansHeld { .. } => "orphans_held",
+        Notice::CopyLeft { .. } => "copy_not_removed",
+        Notice::LeftBehind { .. } => "left_behind",
         Notice::MetadataStopped { .. } => "metadata_stopped",
         Notice::Store(notice) => match notice {
             store::Notice::TornTail { .. } => "torn_tail",

@@ -160,11 +160,7 @@ async fn serve_clients(
     tracing::info!(port = config.ports.tcp, "ready");
     let result = tokio::select! {
         () = stop.asked() => Ok(()),
-        ended = wait_for(&mut state, |state| matches!(state, State::Stopped(_))) => match ended {
-            Ok(State::Stopped(stop)) => Err(refusal(config, &stop)),
-            Ok(State::Recovering | State::Serving) => Ok(()),
-            Err(refusal) => Err(refusal),
-        },
+        ended = ended(&mut state, ready) => ended.and_then(|stop| Err(refusal(config, &stop))),
     };
     ready.set(false);
     tracing::info!("shutting down");
@@ -182,6 +178,20 @@ async fn end_core(thread: std::thread::JoinHandle<()>) {
     let ended = tokio::task::spawn_blocking(move || thread.join());
     if tokio::time::timeout(Duration::from_secs(10), ended).await.is_err() {
         tracing::warn!("the core did not end in time");
+    }
+}
+
+/// Ends when the node stops by itself, and gives why. A node that only stops to serve is not ready any more.
+async fn ended(state: &mut watch::Receiver<State>, ready: &Readiness) -> Result<Stop, Refusal> {
+    loop {
+        match wait_for(state, |state| matches!(state, State::Suspended | State::Stopped(_))).await? {
+            State::Stopped(stop) => return Ok(stop),
+            State::Recovering | State::Serving | State::Suspended => {}
+        }
+        ready.set(false);
+        // It goes nowhere from there but to its end.
+        let more = state.changed().await;
+        more.map_err(|_| Refusal::Fix("the core stopped".to_owned()))?;
     }
 }
 
@@ -204,6 +214,7 @@ fn start_core(config: &Config, doors: &Arc<Doors>, metrics: &Arc<Metrics>) -> Re
     node.segment_bytes = config.storage.segment_bytes;
     node.frame_bytes_max = config.connections.frame_bytes_max;
     node.segment_age = Some(config.storage.segment_age);
+    node.orphans = config.storage.orphans;
     node.acl_strict = config.identity.acl_strict;
     let lockout = config.identity.lockout;
     node.lockout.attempts_max = lockout.attempts_max;
@@ -277,5 +288,30 @@ impl Stopper {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_node_that_stops_to_serve_is_not_ready_and_goes_on() {
+        let ready = Readiness::default();
+        ready.set(true);
+        let (tell, mut state) = watch::channel(State::Serving);
+        tell.send(State::Suspended).unwrap();
+        let stop = Stop::Orphans { copies: 1 };
+        let end = async {
+            let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+            while ready.get() {
+                assert!(tokio::time::Instant::now() < deadline);
+                tokio::task::yield_now().await;
+            }
+            tell.send(State::Stopped(stop.clone())).unwrap();
+        };
+        let (ended, ()) = tokio::join!(ended(&mut state, &ready), end);
+        assert_eq!(ended.unwrap(), stop);
     }
 }

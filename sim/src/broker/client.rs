@@ -76,7 +76,7 @@ impl Client {
             Role::Operator => all[0],
         };
         // Two clients may share a name: one member on two connections.
-        let member = Bytes::from(format!("m{}", if rng.random_bool(0.1) { 0 } else { number }));
+        let member = Bytes::from(format!("m{}", if rng.random_bool(0.25) { 0 } else { number }));
         Self {
             permissions,
             role,

@@ -14,6 +14,7 @@
 
 mod audit;
 mod client;
+mod cuts;
 mod edge;
 mod heal;
 mod judge;
@@ -32,6 +33,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use broker::planted::Bug;
 
+pub use cuts::Cuts;
 pub use trace::Failure;
 
 use self::world::World;
@@ -63,6 +65,10 @@ pub struct Summary {
     pub changes: u64,
     /// Requests stored while another range of their topic could not end its segment.
     pub unrelated: u64,
+    /// Copies that a start found and nobody listed.
+    pub orphans: u64,
+    /// Process lifetimes that ended in the middle of something.
+    pub cuts: Cuts,
     /// Virtual time, microseconds.
     pub micros: u64,
     /// Running digest of every disk step and every answer.
@@ -79,6 +85,8 @@ impl Summary {
         self.commits += other.commits;
         self.changes += other.changes;
         self.unrelated += other.unrelated;
+        self.orphans += other.orphans;
+        self.cuts.add(other.cuts);
         self.micros += other.micros;
         self.trace = self.trace.rotate_left(1) ^ other.trace;
     }

@@ -149,7 +149,10 @@ impl World {
         }
         self.clients[client].hung_up();
         self.say(|| format!("client {client} is off {}", id.0));
-        self.at(at.max(self.now), Happening::Gone(id));
+        // One that broke without a word: the client may be back before the node hears of it.
+        let broke = !self.healing && self.rng.random_bool(0.2);
+        let unheard = if broke { self.rng.random_range(0..3_000_000) } else { 0 };
+        self.at(at.max(self.now) + unheard, Happening::Gone(id));
         Ok(())
     }
 

@@ -18,6 +18,7 @@ impl World {
         match notice {
             Notice::TopicCreated { topic, range } => {
                 create_topic::noticed(self, topic, range.topic)?;
+                self.begun.topics.insert(range.topic);
                 self.changed();
             }
             Notice::TopicSealed { topic } => {
@@ -28,7 +29,10 @@ impl World {
                 end_topic::noticed(self, topic, End::Delete)?;
                 self.changed();
             }
-            Notice::RangeReplaced { .. } => self.changed(),
+            Notice::RangeReplaced { range } => {
+                self.begun.replaced.insert(*range);
+                self.changed();
+            }
             Notice::Assigned { topic, group, generation, members } => {
                 let Some(name) = self.model.index_of(topic.as_bytes()) else { return Ok(()) };
                 if let Some(index) = self.model.names[name].current {
@@ -83,6 +87,19 @@ impl World {
                 })?;
                 self.logins.seed_failed = true;
             }
+            // Nobody puts older metadata back, and nobody upgrades it.
+            Notice::OrphansHeld { .. } | Notice::LeftBehind { .. } => {
+                return Err(Violation::new("P-37", format!("nothing of that sort happened: {notice:?}")));
+            }
+            Notice::CopyLeft { segment, detail } => {
+                let excused = self.weather.is_bad() || self.config.store.queue_max < 100;
+                ensure(excused, "P-37", || format!("no fault was ordered, and {segment} stays: {detail}"))?;
+                // A directory whose names could not be synced is left to the next process.
+                if detail.contains(&ErrorKind::Poisoned.to_string()) {
+                    self.out_of_service();
+                }
+            }
+            Notice::OrphansFound { copies, .. } => self.summary.orphans += *copies as u64,
             Notice::AccountLocked { .. }
             | Notice::SegmentMissing { .. }
             | Notice::Store(_)

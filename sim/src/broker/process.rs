@@ -104,6 +104,7 @@ impl World {
                 disk.kill();
             }
         }
+        self.count_cut();
         self.process = None;
         self.leave_unknown();
         self.waiting.clear();
@@ -200,6 +201,12 @@ impl World {
                 self.model.life_began();
                 self.audit.due = Some(Due::Start);
             }
+            Action::Say { .. } | Action::Ask { .. } | Action::Answer { .. } | Action::Peers(_) => {
+                return Err(Violation::new("ANSWER", "a node alone has nobody to talk to"));
+            }
+            Action::Suspended => {
+                return Err(Violation::new("ANSWER", "the node stops serving, and nothing was upgraded"));
+            }
             Action::Stop(stop) => {
                 process.stopped = true;
                 self.say(|| format!("   STOP {stop}"));
@@ -212,7 +219,7 @@ impl World {
             Action::Seeded { user } => self.seeded(user)?,
             Action::Push { stream, fetched } => self.push(stream, fetched)?,
             Action::StreamEnded { stream, reason } => self.stream_ended(stream, reason)?,
-            Action::Revoked { .. } => {
+            Action::Renewed { .. } | Action::Revoked { .. } => {
                 return Err(Violation::new("ANSWER", format!("nobody asked for {action:?}")));
             }
         }
@@ -280,7 +287,9 @@ impl World {
         }
         let stuck = self.waiting.values().find(|call| {
             let call = &self.calls[**call];
-            !call.may_wait(self.now) || call.could_be_answered(&self.model, self.now)
+            !call.may_wait(self.now)
+                || call.could_be_answered(&self.model, self.now)
+                || call.outlives_its_member(&self.model)
         });
         let stuck = stuck.copied().or_else(|| self.stuck_stream());
         inv_05::all_answered(stuck.map(|call| &self.calls[call]))?;

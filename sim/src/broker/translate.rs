@@ -83,6 +83,9 @@ pub(super) fn response(reply: Reply, batches: bool) -> Response {
         | Reply::Credentials(_)
         | Reply::Welcome(_)
         | Reply::Users(_)
+        | Reply::UsersAndRoles(_)
+        | Reply::UserPage(..)
+        | Reply::Unlocked(_)
         | Reply::Rights(_) => return Response::Error(Reason::InternalError),
     })
 }

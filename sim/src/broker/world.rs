@@ -14,6 +14,7 @@ use types::{NodeId, limits};
 
 use super::audit::Audit;
 use super::client::Client;
+use super::cuts::Begun;
 use super::logins::{self, Logins};
 use super::model::{CallId, Life, Model};
 use super::network::{Conn, ConnId};
@@ -91,6 +92,7 @@ pub(super) struct World {
     pub(super) model: Model,
     pub(super) logins: Logins,
     pub(super) audit: Audit,
+    pub(super) begun: Begun,
     /// Active ranges of a topic at which operators rather merge.
     pub(super) ranges_most: usize,
     pub(super) config: broker::Config,
@@ -119,6 +121,7 @@ impl World {
             options,
             ranges_most,
             audit: Audit::default(),
+            begun: Begun::default(),
             lives_left: chaos.random_range(1..7),
             rng,
             chaos,

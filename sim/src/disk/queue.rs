@@ -1,15 +1,16 @@
-//! Which step runs next: jobs in order, reading jobs at any moment, several jobs under one sync.
+//! Which step runs next: jobs in order, reading jobs at any moment, several jobs under one sync, and in any order
+//! those that reach nothing in common.
 //!
 //! Owns the outstanding jobs. Does not know what a step does: the machine runs them.
 //!
 //! Invariant: ordered jobs complete in the order they were submitted, and only after a sync that started
 //! after their last write.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use storage::disk::{Completion, Error, FileId, Job, JobId, Output, Step};
+use storage::disk::{Completion, Error, FileId, Job, JobId, Output, Place, Step};
 
 use super::machine::{Failure, Machine};
 
@@ -27,6 +28,8 @@ struct Piece {
 #[derive(Clone, Debug)]
 struct Running {
     id: JobId,
+    /// What it reaches, when others may run beside it.
+    reach: Option<BTreeSet<Place>>,
     left: VecDeque<Piece>,
     /// Output of the last step that ran, or the failure that ended the job.
     result: Result<Output, Error>,
@@ -35,9 +38,10 @@ struct Running {
 impl Running {
     fn new(job: Job) -> Self {
         assert!(!job.steps.is_empty(), "a job has at least one step");
+        let reach = job.reach();
         let pieces = job.steps.into_iter().enumerate();
         let left = pieces.map(|(index, step)| Piece { index, step, continued: false }).collect();
-        Self { id: job.id, left, result: Ok(Output::Done) }
+        Self { id: job.id, reach, left, result: Ok(Output::Done) }
     }
 
     fn is_over(&self) -> bool {
@@ -49,7 +53,7 @@ impl Running {
             result.map_err(|failure| Error { kind: failure.kind, step: index, detail: failure.detail });
     }
 
-    /// Writes and zeroings first, then syncs: such jobs can share syncs.
+    /// Writes, zeroings and truncations first, then syncs: such jobs can share syncs.
     fn can_share(&self) -> bool {
         let writes = self.left.iter().take_while(|piece| is_write(&piece.step)).count();
         self.left.iter().skip(writes).all(|piece| matches!(piece.step, Step::Sync(_)))
@@ -61,7 +65,7 @@ impl Running {
 }
 
 fn is_write(step: &Step) -> bool {
-    matches!(step, Step::Write { .. } | Step::Zero { .. })
+    matches!(step, Step::Write { .. } | Step::Zero { .. } | Step::Truncate { .. })
 }
 
 /// The files still to be synced, and what the syncs so far gave.
@@ -71,11 +75,20 @@ struct Syncs {
     results: BTreeMap<FileId, Result<Output, Failure>>,
 }
 
-/// The jobs now running in order: one, or several that share their syncs.
+/// How the jobs of a group run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// They write, then share their syncs.
+    Shared,
+    /// One alone, or several side by side.
+    Abreast,
+}
+
+/// The jobs now running: several only when they share their syncs or run side by side.
 #[derive(Clone, Debug)]
 struct Group {
     jobs: Vec<Running>,
-    shared: bool,
+    manner: Manner,
     /// Jobs before this one are through with their writes.
     written: usize,
     /// Once all writes are through.
@@ -144,28 +157,48 @@ impl Queue {
         }
     }
 
-    /// Takes the next job, with some of those behind it when they can share its syncs.
+    /// Takes the next job, with some of those behind it when they can share its syncs or run beside it.
     fn gather(&mut self, rng: &mut SmallRng) -> Option<Group> {
         let able = self.waiting.iter().take_while(|job| job.can_share()).count();
-        let take = match able {
+        let beside = self.waiting.iter().take_while(|job| job.reach.is_some() && !job.can_share()).count();
+        let (most, manner) = if able > 0 { (able, Manner::Shared) } else { (beside, Manner::Abreast) };
+        let take = match most {
             0 | 1 => 1,
             // Mostly all that waits, as the real disk does; else any number, as if the rest came later.
-            able if rng.random_bool(0.5) => able,
-            able => rng.random_range(1..=able),
+            most if rng.random_bool(0.5) => most,
+            most => rng.random_range(1..=most),
         };
         let jobs: Vec<_> = self.waiting.drain(..take.min(self.waiting.len())).collect();
-        (!jobs.is_empty()).then_some(Group { jobs, shared: able > 0, written: 0, syncs: None })
+        (!jobs.is_empty()).then_some(Group { jobs, manner, written: 0, syncs: None })
     }
 }
 
 impl Group {
     /// Runs one step; true when every job of the group is over.
     fn step(&mut self, rng: &mut SmallRng, watched: bool, machine: &mut Machine) -> bool {
-        if !self.shared {
-            let job = self.jobs.first_mut().expect("a group has a job");
-            run_next(job, rng, watched, machine);
-            return job.is_over();
+        match self.manner {
+            Manner::Shared => self.step_shared(rng, watched, machine),
+            Manner::Abreast => self.step_abreast(rng, watched, machine),
         }
+    }
+
+    /// Any job of which no earlier one that is under way reaches the same.
+    fn step_abreast(&mut self, rng: &mut SmallRng, watched: bool, machine: &mut Machine) -> bool {
+        let mut held: BTreeSet<&Place> = BTreeSet::new();
+        let mut free = Vec::new();
+        for (at, job) in self.jobs.iter().enumerate().filter(|(_, job)| !job.is_over()) {
+            let reach = job.reach.iter().flatten();
+            if reach.clone().all(|place| !held.contains(place)) {
+                free.push(at);
+            }
+            held.extend(reach);
+        }
+        let at = free[rng.random_range(0..free.len())];
+        run_next(&mut self.jobs[at], rng, watched, machine);
+        self.jobs.iter().all(Running::is_over)
+    }
+
+    fn step_shared(&mut self, rng: &mut SmallRng, watched: bool, machine: &mut Machine) -> bool {
         if self.syncs.is_none() {
             while let Some(job) = self.jobs.get_mut(self.written) {
                 if job.result.is_ok() && job.left.front().is_some_and(|piece| is_write(&piece.step)) {

@@ -35,6 +35,7 @@ pub mod inv_44;
 pub mod inv_45;
 pub mod inv_51;
 pub mod inv_52;
+pub mod p_37;
 pub mod p_38;
 
 use std::fmt;

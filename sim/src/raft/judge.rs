@@ -9,24 +9,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use raft::{EntryId, Members};
 use types::{NodeId, RaftIndex, Term};
 
-use super::member::Machine;
-use super::store::Content;
+use super::machine::Machine;
 use crate::invariants::{Violation, ensure, inv_45};
 
 /// A command; all differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct CommandId(pub(super) u64);
+pub(crate) struct CommandId(pub(crate) u64);
 
 /// What stands at an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Agreed {
+pub(crate) enum Agreed {
     Command(CommandId),
     Members(Members),
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Judge {
+pub(crate) struct Judge {
     /// Entries that open a term are not among them: nobody applies those.
     log: BTreeMap<RaftIndex, (Term, Agreed)>,
     /// The term of the first member that applied an entry: it was committed in that term or before.
@@ -44,14 +43,14 @@ pub(super) struct Judge {
 
 impl Judge {
     /// The group begins: every founder has this entry from the start, and whoever joins applies it.
-    pub(super) fn founded(&mut self, members: &Members) -> Result<(), Violation> {
+    pub(crate) fn founded(&mut self, members: &Members) -> Result<(), Violation> {
         let told = (Term(1), Agreed::Members(members.clone()));
         let known = self.log.entry(RaftIndex(1)).or_insert_with(|| told.clone());
         ensure(*known == told, "AGREEMENT", || format!("founders begin with {known:?} and with {told:?}"))
     }
 
     /// A member, in term `now`, applied a command.
-    pub(super) fn applied(
+    pub(crate) fn applied(
         &mut self,
         node: NodeId,
         now: Term,
@@ -73,7 +72,7 @@ impl Judge {
     }
 
     /// A member, in term `now`, applied a change of members.
-    pub(super) fn members_changed(
+    pub(crate) fn members_changed(
         &mut self,
         node: NodeId,
         now: Term,
@@ -102,12 +101,12 @@ impl Judge {
     }
 
     /// The machine of a member that has applied everything up to `index`.
-    pub(super) fn state_at(&self, index: RaftIndex) -> Machine {
+    pub(crate) fn state_at(&self, index: RaftIndex) -> Machine {
         self.states.range(..=index).next_back().map(|(_, state)| *state).unwrap_or_default()
     }
 
     /// A member's machine is what the entries it has applied make it.
-    pub(super) fn check_state(
+    pub(crate) fn check_state(
         &self,
         node: NodeId,
         applied: RaftIndex,
@@ -116,20 +115,21 @@ impl Judge {
         inv_45::equal(node, applied, machine, self.state_at(applied))
     }
 
-    /// A member leads.
-    pub(super) fn leads(
+    /// A member leads, with a snapshot up to an index and entries of these terms after it.
+    pub(crate) fn leads(
         &mut self,
         node: NodeId,
         life: u64,
         term: Term,
-        log: &Content,
+        snapshot: RaftIndex,
+        term_at: impl Fn(RaftIndex) -> Option<Term>,
     ) -> Result<(), Violation> {
         let other = self.leaders.insert(term, (node, life));
         ensure(other.is_none(), "ELECTION", || {
             format!("node {node} leads in term {term}, and so did {other:?}")
         })?;
-        for (index, (entry_term, what)) in self.log.range(log.mark().index.next()..) {
-            let held = log.term_at(*index);
+        for (index, (entry_term, what)) in self.log.range(snapshot.next()..) {
+            let held = term_at(*index);
             // What later terms committed meanwhile is theirs: this leader comes late, and commits nothing.
             let is_later = self.committed_by.get(index).is_some_and(|committed| *committed >= term);
             ensure(is_later || held == Some(*entry_term), "COMPLETENESS", || {
@@ -141,7 +141,7 @@ impl Judge {
         Ok(())
     }
 
-    pub(super) fn acknowledged(&mut self, command: CommandId) -> Result<(), Violation> {
+    pub(crate) fn acknowledged(&mut self, command: CommandId) -> Result<(), Violation> {
         let place = self.placed.get(&command).copied();
         ensure(place.is_some(), "OUTCOME", || format!("{command:?} is acknowledged and stands nowhere"))?;
         self.acknowledged.insert(command);
@@ -149,7 +149,7 @@ impl Judge {
         Ok(())
     }
 
-    pub(super) fn refused(&mut self, command: CommandId) -> Result<(), Violation> {
+    pub(crate) fn refused(&mut self, command: CommandId) -> Result<(), Violation> {
         self.refused.insert(command);
         ensure(!self.placed.contains_key(&command), "OUTCOME", || {
             format!("{command:?} is refused and stands in the log")
@@ -157,11 +157,11 @@ impl Judge {
     }
 
     /// What a read that begins now must see at least.
-    pub(super) fn read_begins(&self) -> u64 {
+    pub(crate) fn read_begins(&self) -> u64 {
         self.seen
     }
 
-    pub(super) fn read_ends(&mut self, node: NodeId, floor: u64, seen: u64) -> Result<(), Violation> {
+    pub(crate) fn read_ends(&mut self, node: NodeId, floor: u64, seen: u64) -> Result<(), Violation> {
         ensure(seen >= floor, "READS", || {
             format!("a read at node {node} sees {seen} commands, {floor} were there before it began")
         })?;
@@ -170,7 +170,7 @@ impl Judge {
     }
 
     /// The latest members anybody has applied.
-    pub(super) fn members(&self) -> Option<&Members> {
+    pub(crate) fn members(&self) -> Option<&Members> {
         self.log.values().rev().find_map(|(_, what)| match what {
             Agreed::Members(members) => Some(members),
             Agreed::Command(_) => None,
@@ -178,12 +178,12 @@ impl Judge {
     }
 
     /// After everything has healed: the end of the log, and nothing acknowledged is missing from it.
-    pub(super) fn end(&self) -> (RaftIndex, Machine) {
+    pub(crate) fn end(&self) -> (RaftIndex, Machine) {
         let last = self.log.keys().next_back().copied().unwrap_or_default();
         (last, self.state_at(last))
     }
 
-    pub(super) fn acknowledged_count(&self) -> u64 {
+    pub(crate) fn acknowledged_count(&self) -> u64 {
         self.acknowledged.len() as u64
     }
 }

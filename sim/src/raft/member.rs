@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{BufMut, Bytes, BytesMut};
 use raft::{
     Action, Change, Config, EntryId, Event, Group, Message, ProposalId, ReadId, ReplicaId, Role, Snapshot,
     SnapshotMark,
@@ -11,40 +10,10 @@ use types::{NodeId, RaftIndex, Term};
 
 use super::disclosure;
 use super::judge::CommandId;
+use super::machine::Machine;
 use super::store::{Done, Store};
 use super::world::{Happening, World};
 use crate::invariants::{Violation, ensure};
-
-/// The replicated machine: a number for each state, and a digest of how it was reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Machine {
-    /// Commands applied.
-    pub(super) count: u64,
-    digest: u64,
-}
-
-impl Machine {
-    pub(super) fn apply(&mut self, command: CommandId) {
-        self.count += 1;
-        let mixed = (self.digest ^ command.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.digest = mixed.rotate_left(23);
-    }
-
-    /// Some states are longer than others, so that they travel in different numbers of parts.
-    fn encode(self) -> Vec<u8> {
-        let mut bytes = BytesMut::new();
-        bytes.put_u64(self.count);
-        bytes.put_u64(self.digest);
-        bytes.put_bytes(0, (self.digest % 700) as usize);
-        bytes.to_vec()
-    }
-
-    fn decode(state: &Bytes) -> Self {
-        let word =
-            |at: usize| state.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
-        Self { count: word(0).unwrap_or_default(), digest: word(8).unwrap_or_default() }
-    }
-}
 
 /// What a proposal was for.
 #[derive(Clone, Copy, Debug)]
@@ -291,7 +260,8 @@ impl World {
         }
         self.summary.elections += 1;
         let node = &self.nodes[&id];
-        self.judge.leads(id, node.life, term, &node.store.view)
+        let log = &node.store.view;
+        self.judge.leads(id, node.life, term, log.mark().index, |index| log.term_at(index))
     }
 
     fn send(&mut self, id: NodeId, to: NodeId, message: &Message) -> Result<(), Violation> {

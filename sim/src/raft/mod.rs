@@ -11,11 +11,13 @@
 //! - [`store`] is a disk reduced to what storage promises: changes become durable whole and in order, a power loss
 //!   keeps any prefix of those on their way. It refuses what the real one refuses.
 //! - [`disclosure`] reads every message that leaves, and compares what it claims with what is durable.
-//! - Not here: the bytes on the disk (the `raft-log` world), thousands of groups, and who tells a node to host one.
+//! - Not here: the bytes on the disk, many groups, and how a node comes to host one (the `consensus` world).
 
 mod disclosure;
 mod heal;
-mod judge;
+pub(crate) mod judge;
+pub(crate) mod links;
+pub(crate) mod machine;
 mod member;
 mod network;
 mod store;

@@ -1,70 +1,22 @@
-//! Messages on their way: late, lost, twice, in another order, or held by a link that is cut until it heals.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Messages of members that arrive, and nodes that become replicas by one.
 
 use bytes::Bytes;
 use raft::{Event, Message, ReplicaId};
-use rand::Rng;
 use types::NodeId;
 
+use super::links::Arrival;
 use super::world::{Happening, World};
 use crate::invariants::Violation;
 
-/// How the network behaves now.
-#[derive(Debug, Default)]
-pub(super) struct Network {
-    /// Links that carry nothing, each for one direction.
-    pub(super) cut: BTreeSet<(NodeId, NodeId)>,
-    /// What cut links hold; the others lose it.
-    held: Vec<(NodeId, NodeId, Bytes)>,
-    pub(super) holds: bool,
-    pub(super) loss: f64,
-    pub(super) twice: f64,
-    /// Longest delay, microseconds.
-    pub(super) delay: u64,
-    /// A stray message takes this long.
-    pub(super) stray: u64,
-    /// Messages of a link arrive in order.
-    pub(super) in_order: bool,
-    last: BTreeMap<(NodeId, NodeId), u64>,
-}
-
 impl World {
     pub(super) fn transmit(&mut self, from: NodeId, to: NodeId, bytes: Bytes) {
-        if self.network.cut.contains(&(from, to)) {
-            if self.network.holds && self.network.held.len() < 2000 {
-                self.network.held.push((from, to, bytes));
-            }
-            return;
-        }
-        if self.chaos.random_bool(self.network.loss) {
-            return;
-        }
-        let copies = if self.chaos.random_bool(self.network.twice) { 2 } else { 1 };
-        for _ in 0..copies {
-            self.on_its_way(from, to, bytes.clone());
-        }
+        let arrivals = self.network.send(&mut self.chaos, self.now, (from, to), bytes);
+        self.arrive(arrivals);
     }
 
-    fn on_its_way(&mut self, from: NodeId, to: NodeId, bytes: Bytes) {
-        let mut delay = self.chaos.random_range(100..=self.network.delay.max(200));
-        if self.network.stray > 0 && self.chaos.random_bool(0.01) {
-            delay += self.chaos.random_range(0..self.network.stray);
-        }
-        let mut at = self.now + delay;
-        if self.network.in_order {
-            let last = self.network.last.entry((from, to)).or_default();
-            at = at.max(*last + 1);
-            *last = at;
-        }
-        self.at(at, Happening::Deliver(from, to, bytes));
-    }
-
-    /// Links carry again, and bring what they held.
-    pub(super) fn heal_links(&mut self) {
-        self.network.cut.clear();
-        for (from, to, bytes) in std::mem::take(&mut self.network.held) {
-            self.on_its_way(from, to, bytes);
+    pub(super) fn arrive(&mut self, arrivals: Vec<Arrival<Bytes>>) {
+        for Arrival { at, from, to, what } in arrivals {
+            self.at(at, Happening::Deliver(from, to, what));
         }
     }
 

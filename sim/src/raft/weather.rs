@@ -22,13 +22,13 @@ impl World {
             self.slow.clear();
         }
         self.clean_up()?;
-        let id = self.victim();
+        let (id, ids) = (self.victim(), self.ids());
         match self.chaos.random_range(0..100) {
             0..15 => {}
-            15..30 => self.isolate(id),
-            30..40 => self.split(),
-            40..48 => self.cut_some(),
-            48..60 => self.bad_network(),
+            15..30 => self.network.isolate(&mut self.chaos, &ids, id),
+            30..40 => self.network.split(&mut self.chaos, &ids),
+            40..48 => self.network.cut_some(&mut self.chaos, &ids),
+            48..60 => self.network.worsen(&mut self.chaos),
             60..74 => return self.crash(id),
             74..79 => return self.crash_all(),
             79..88 => self.pause(id),
@@ -39,6 +39,7 @@ impl World {
             94..97 => self.break_disk(id),
             _ => return self.lose_disk(id),
         }
+        self.say(|| format!("network now: {:?}", self.network));
         Ok(())
     }
 
@@ -54,65 +55,12 @@ impl World {
     }
 
     pub(super) fn calm_network(&mut self) {
-        self.heal_links();
-        let network = &mut self.network;
-        (network.loss, network.twice, network.delay, network.stray) = (0.0, 0.0, 3000, 0);
+        let arrivals = self.network.calm(&mut self.chaos, self.now);
+        self.arrive(arrivals);
     }
 
     fn ids(&self) -> Vec<NodeId> {
         self.nodes.keys().copied().collect()
-    }
-
-    fn cut(&mut self, a: NodeId, b: NodeId, both_ways: bool) {
-        self.network.cut.insert((a, b));
-        if both_ways {
-            self.network.cut.insert((b, a));
-        }
-    }
-
-    fn isolate(&mut self, id: NodeId) {
-        self.network.holds = self.chaos.random_bool(0.5);
-        let (in_and_out, only_in) = (self.chaos.random_bool(0.6), self.chaos.random_bool(0.5));
-        self.say(|| format!("node {id} is cut off, both ways {in_and_out}"));
-        for other in self.ids().into_iter().filter(|other| *other != id) {
-            let (from, to) = if only_in { (other, id) } else { (id, other) };
-            self.cut(from, to, in_and_out);
-        }
-    }
-
-    fn split(&mut self) {
-        self.network.holds = self.chaos.random_bool(0.5);
-        let side: Vec<NodeId> = self.ids().into_iter().filter(|_| self.chaos.random_bool(0.5)).collect();
-        self.say(|| format!("{side:?} are cut off from the others"));
-        for a in &side {
-            for b in self.ids().into_iter().filter(|b| !side.contains(b)) {
-                self.cut(*a, b, true);
-            }
-        }
-    }
-
-    /// Some links only: two that do not hear each other both hear a third.
-    fn cut_some(&mut self) {
-        self.network.holds = self.chaos.random_bool(0.5);
-        for a in self.ids() {
-            for b in self.ids() {
-                if a != b && self.chaos.random_bool(0.2) {
-                    let both_ways = self.chaos.random_bool(0.5);
-                    self.say(|| format!("{a} to {b} is cut, both ways {both_ways}"));
-                    self.cut(a, b, both_ways);
-                }
-            }
-        }
-    }
-
-    fn bad_network(&mut self) {
-        let network = &mut self.network;
-        network.loss = self.chaos.random_range(0.0..0.3);
-        network.twice = self.chaos.random_range(0.0..0.3);
-        network.delay = [1000, 30_000, 300_000][self.chaos.random_range(0..3)];
-        network.stray = [0, 500_000, 6_000_000][self.chaos.random_range(0..3)];
-        let (loss, delay) = (network.loss, network.delay);
-        self.say(|| format!("bad network, loss {loss:.2}, delay {delay}"));
     }
 
     fn crash(&mut self, id: NodeId) -> Result<(), Violation> {

@@ -9,8 +9,8 @@ use rand::{Rng, SeedableRng};
 use types::NodeId;
 
 use super::judge::Judge;
+use super::links::Links;
 use super::member::Node;
-use super::network::Network;
 use super::{Options, Summary};
 use crate::invariants::{Violation, ensure};
 
@@ -49,7 +49,7 @@ pub(super) struct World {
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) founders: Vec<NodeId>,
     pub(super) config: Config,
-    pub(super) network: Network,
+    pub(super) network: Links<Bytes>,
     /// Nodes that are switched off until their time comes.
     pub(super) is_down: BTreeSet<NodeId>,
     /// Slow disks and how slow.
@@ -86,8 +86,7 @@ impl World {
             part_bytes: [64, 200, 100_000][rng.random_range(0..3)],
             ..Config::joining(NodeId(0))
         };
-        let mut network = Network::default();
-        (network.delay, network.in_order) = (3000, chaos.random_bool(0.5));
+        let network = Links::new(3000, chaos.random_bool(0.5));
         Self {
             options,
             seed,

@@ -240,6 +240,7 @@ impl World {
                 }
                 self.learn(segment, &extent, &held)?;
                 self.read_all(segment)?;
+                self.seek_some(segment)?;
                 self.check_frozen(segment)?;
             }
             Reply::Failed(Error::NoSuchSegment) if copy.delete_pending => {
@@ -371,6 +372,20 @@ impl World {
                 _ => return Ok(()),
             }
         }
+    }
+
+    /// Searches a sealed copy, whose index was read from its file, for the times of two of its batches.
+    fn seek_some(&mut self, segment: SegmentId) -> Result<(), Stop> {
+        let copy = &self.model[&segment];
+        if copy.sealed.is_none() || copy.frames.is_empty() || copy.delete_pending {
+            return Ok(());
+        }
+        let turn = usize::try_from(self.summary.cycles).unwrap_or(0);
+        let some = copy.frames[turn % copy.frames.len()].batch.header.append_time;
+        for at in [some, copy.last_time()] {
+            self.call(Request::SeekTime { segment, at })?;
+        }
+        Ok(())
     }
 
     /// Damaged bytes must be as they were.

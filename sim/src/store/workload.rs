@@ -220,15 +220,18 @@ impl World {
 
     fn append_under(&mut self, rng: &mut SmallRng, segment: SegmentId, epoch: Epoch) -> Result<(), Stop> {
         let copy = self.model.get_mut(&segment).expect("chosen from the model");
-        // Few different sizes, so that leftovers of an earlier flush often fit where a frame is due.
-        let len = [1, 40, 40, 40, 441, 441, 1200, 4400][rng.random_range(0..8)];
+        // Few different sizes, so that leftovers of an earlier flush often fit where a frame is due; in some seeds
+        // all of one, so that they always do.
+        let (some_len, some_count) =
+            ([1, 40, 40, 40, 441, 441, 1200, 4400][rng.random_range(0..8)], rng.random_range(1..3));
+        let (len, record_count) = self.uniform.map_or((some_len, some_count), |len| (len, 1));
         let mut payload = vec![0; len];
         rng.fill(&mut payload[..]);
         let seed = Seed::of(segment);
         let header = Header {
             flags: Flags::default(),
             payload_len: u32::try_from(len).expect("a few kilobytes"),
-            record_count: rng.random_range(1..3),
+            record_count,
             base_offset: copy.submitted_end(),
             append_time: WallTime(copy.last_time().0 + rng.random_range(0..3)),
             epoch,

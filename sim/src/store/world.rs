@@ -56,6 +56,8 @@ pub(super) struct World {
     /// Which journal files ever lost a bit of one of their two headers. When both did, nothing may be left that
     /// says which uses of the journal are concerned.
     pub(super) journal_headers_flipped: [bool; 2],
+    /// Payload bytes of every batch, when all are alike.
+    pub(super) uniform: Option<usize>,
     /// Disk steps until the crash; `None` is never.
     pub(super) crash_in: Option<u32>,
     steps: u64,
@@ -116,6 +118,7 @@ impl World {
             started: false,
             foreign_seen: Vec::new(),
             journal_headers_flipped: [false; 2],
+            uniform: rng.random_bool(0.3).then(|| [40, 441][rng.random_range(0..2)]),
             crash_in: None,
             steps: 0,
             summary: Summary::default(),

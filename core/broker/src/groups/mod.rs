@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! - every current range of the topic has exactly one owner while the group has a member;
-//! - a member whose request waits is alive as long as it waits;
+//! - a member whose request waits is alive as long as it waits, and one that a stream reads as is a member as long as
+//!   the stream is open;
 //! - what a member read before its share changed hands moves nothing of what changed hands.
 
 mod assignment;
@@ -120,6 +121,17 @@ impl Groups {
         }
     }
 
+    /// Whether a group has that member.
+    pub(crate) fn has(&self, key: &Key, member: &MemberName) -> bool {
+        self.groups.get(key).is_some_and(|group| group.members.contains_key(member))
+    }
+
+    /// Whether a request of a member waits, or a stream is open.
+    fn is_waiting(&self, key: &Key, member: &MemberName) -> bool {
+        let member = self.groups.get(key).and_then(|group| group.members.get(member));
+        member.is_some_and(|member| member.waiting > 0)
+    }
+
     /// The tiles that a member may still move: those of ranges that were its own without a break since the
     /// cursor was issued. A group without members has given nothing to anybody else.
     pub(crate) fn own_tiles(
@@ -176,7 +188,7 @@ impl Node {
             self.groups.groups.insert(key.clone(), group);
             self.groups.tick_at.get_or_insert(now.plus(Duration::from_millis(limits::MEMBER_TICK_MS)));
         }
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(key.topic);
         let group = self.groups.groups.get_mut(key).expect("it was there or was inserted above");
         if let Some(known) = group.members.get_mut(member) {
             known.seen = now;
@@ -199,7 +211,7 @@ impl Node {
 
     /// What a member reads now.
     pub(crate) fn share(&self, key: &Key, member: &MemberName) -> Share {
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(key.topic);
         let group = self.groups.groups.get(key);
         let ranges = group.map(|group| group.assignment.of(member));
         let mut spans: Vec<KeySpan> =
@@ -216,7 +228,13 @@ impl Node {
             return self.core.reply(id, Reply::Failed(Reason::PermissionDenied));
         }
         if let Some((key, member)) = self.membership(who) {
-            self.leave(&key, &member);
+            if self.core.config.has_bug(Bug::ComeBack) {
+                self.leave(&key, &member);
+            } else {
+                // Its own long polls would bring it back.
+                self.release(&name, &key, &member);
+                self.leave_unless_waiting(&key, &member);
+            }
         }
         self.core.reply(id, Reply::Left);
     }
@@ -229,8 +247,16 @@ impl Node {
         Some((Key { topic, group }, member))
     }
 
+    /// Takes a member out of its group, unless a stream or a request elsewhere reads as it: a client that comes back
+    /// under its name may be there before the node hears that its last connection is gone.
+    pub(crate) fn leave_unless_waiting(&mut self, key: &Key, member: &MemberName) {
+        if !self.groups.is_waiting(key, member) || self.core.config.has_bug(Bug::LeaveStreaming) {
+            self.leave(key, member);
+        }
+    }
+
     /// Takes a member out of its group.
-    pub(crate) fn leave(&mut self, key: &Key, member: &MemberName) {
+    fn leave(&mut self, key: &Key, member: &MemberName) {
         let ownerless = self.core.config.has_bug(Bug::LeaveOwnerless);
         let Some(group) = self.groups.groups.get_mut(key) else { return };
         if group.members.remove(member).is_none() {
@@ -273,7 +299,7 @@ impl Node {
     pub(crate) fn reassign_topic(&mut self, topic: TopicId) {
         let keys: Vec<Key> = self.keys_of(topic);
         for key in keys {
-            let vnode = self.core.meta.vnode();
+            let vnode = self.core.meta.of(topic);
             let Some(group) = self.groups.groups.get_mut(&key) else { continue };
             if group.set_ranges(vnode, topic) {
                 self.assigned(&key);
@@ -331,7 +357,7 @@ impl Node {
 
     /// Records at or after a position, as far as this node knows, and whether all of them are the reader's.
     fn lag(&self, topic: TopicId, known: &[Tile]) -> (u64, bool) {
-        let vnode = self.core.meta.vnode();
+        let vnode = self.core.meta.of(topic);
         let Some(whole) = vnode.whole_of(topic) else { return (0, true) };
         let (mut lag, mut exact) = (0, true);
         // Of each range that a tile will come to: how much of its keys tiles come for.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use storage::disk::{Completion, Entry, Error, ErrorKind, FileId, Job, Name, Output, Path, Step};
 
 /// One directory in memory.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     files: BTreeMap<Path, usize>,
     contents: Vec<Vec<u8>>,
@@ -21,6 +21,8 @@ pub(super) struct Disk {
     pub(super) refused: Option<&'static str>,
     /// Jobs that only read are left for later.
     pub(super) hold_reads: bool,
+    /// No name can be taken away.
+    pub(super) keep_names: bool,
     /// Every read fails with this.
     pub(super) fail_reads: Option<ErrorKind>,
 }
@@ -56,6 +58,11 @@ impl Disk {
         let found = self.files.iter().find(|(path, _)| path.to_string().ends_with(suffix));
         let (_, &index) = found.expect("the file is there");
         self.contents[index][at] ^= 0x40;
+    }
+
+    /// Directories, in order.
+    pub(super) fn dirs(&self) -> Vec<&str> {
+        self.dirs.iter().map(Name::as_str).collect()
     }
 
     pub(super) fn has_file(&self, part: &str) -> bool {
@@ -101,6 +108,9 @@ impl Disk {
         match step {
             Step::CreateDir(_) | Step::Create { .. } if self.fail_writes.is_some() => {
                 Err(self.fail_writes.expect("just seen"))
+            }
+            Step::RemoveDir(_) | Step::Rename { .. } | Step::Remove(_) if self.keep_names => {
+                Err(ErrorKind::Other)
             }
             Step::CreateDir(name) if self.refused.is_some_and(|part| name.as_str().contains(part)) => {
                 Err(ErrorKind::Full)

@@ -17,7 +17,7 @@ impl Bench {
     }
 
     /// Only the metadata's disk works.
-    fn settle_metadata(&mut self) {
+    pub(super) fn settle_metadata(&mut self) {
         while let Some(completion) = self.raft.run_one() {
             self.step(Event::Disk(Volume::Raft, completion));
         }
@@ -211,7 +211,7 @@ fn an_assignment_is_never_numbered_twice() {
 
 /// Two members, of whom one has nothing to read and has to look through its range's parent on the disk to know;
 /// its request, and the name of the other.
-fn two_members() -> (Bench, RequestId, &'static str) {
+pub(super) fn two_members() -> (Bench, RequestId, &'static str) {
     let mut bench = Bench::with_topic();
     let (_, high) = keys_apart();
     assert_eq!(bench.ask(produce_keyed("t", &[(&high, "0")])), Reply::Stored(1));

@@ -1,14 +1,19 @@
 //! One node over two disks in memory: what each operation answers, and what survives a restart.
 
+mod ahead;
 mod commit;
 mod disk;
 mod fetch;
 mod found;
 mod groups;
 mod history;
+mod left_behind;
 mod life;
+mod members;
+mod orphans;
 mod produce;
 mod ranges;
+mod sequence;
 mod streams;
 mod users;
 
@@ -42,8 +47,10 @@ struct Bench {
     ended: Vec<(RequestId, Reason)>,
     seeded: Vec<String>,
     revoked: Vec<(String, u64)>,
+    renewed: Vec<(ConnectionId, Session)>,
     ready: bool,
     stop: Option<Stop>,
+    suspended: bool,
     wake_at: Option<Instant>,
 }
 
@@ -74,8 +81,10 @@ impl Bench {
             ended: Vec::new(),
             seeded: Vec::new(),
             revoked: Vec::new(),
+            renewed: Vec::new(),
             ready: false,
             stop: None,
+            suspended: false,
             wake_at: None,
         };
         bench.step(Event::Start);
@@ -137,12 +146,17 @@ impl Bench {
                 Action::Disk(Volume::Raft, job) => self.raft.jobs.push_back(job),
                 Action::WakeAt(at) => self.wake_at = Some(at),
                 Action::Ready => self.ready = true,
+                Action::Suspended => self.suspended = true,
                 Action::Stop(stop) => self.stop = Some(stop),
                 Action::Notice(notice) => self.notices.push(notice),
                 Action::Push { stream, fetched } => self.pushes.push((stream, fetched)),
                 Action::StreamEnded { stream, reason } => self.ended.push((stream, reason)),
                 Action::Seeded { user } => self.seeded.push(user.to_string()),
+                Action::Renewed { connection, session } => self.renewed.push((connection, session)),
                 Action::Revoked { user, revision } => self.revoked.push((user.to_string(), revision)),
+                Action::Say { .. } | Action::Ask { .. } | Action::Answer { .. } | Action::Peers(_) => {
+                    panic!("a node alone has nobody to talk to: {action:?}")
+                }
             }
         }
     }

@@ -30,6 +30,14 @@ fn delete_user(user: &'static str) -> Request {
     Request::Users(Users::Delete { username: text(user) })
 }
 
+fn set_role(user: &'static str, role: Option<&'static str>) -> Request {
+    Request::Users(Users::SetRole { username: text(user), role: role.map(text) })
+}
+
+fn page(after: Option<&'static str>, max: u32) -> Request {
+    Request::Users(Users::ListPage { after: after.map(text), max })
+}
+
 fn right(user: &'static str, operation: &'static str, pattern: &'static str) -> Right {
     Right { username: text(user), operation: text(operation), pattern: text(pattern) }
 }
@@ -135,6 +143,10 @@ fn only_administrators_see_and_change_users() {
         delete_user("ann"),
         change_password("ann"),
         Request::Users(Users::List),
+        Request::Users(Users::ListRoles),
+        page(None, 0),
+        set_role("ann", Some("viewer")),
+        Request::Users(Users::Look),
         grant("ann", "produce", "*"),
         revoke("ann", "produce", "*"),
         rights_of("ann"),
@@ -157,7 +169,7 @@ fn users_are_made_listed_and_removed() {
     assert_eq!(bench.ask(create_user("ann", PRODUCER)), failed(Reason::UserExists));
     assert_eq!(bench.ask(create_user("a n", PRODUCER)), failed(Reason::InvalidUsername));
     assert_eq!(bench.ask(change_password("bob")), failed(Reason::UserNotFound));
-    let ann = UserInfo { name: "ann".into(), permissions: PRODUCER };
+    let ann = UserInfo { name: "ann".into(), permissions: PRODUCER, role: None };
     let expected: Vec<_> = seeded.iter().cloned().chain([ann]).collect();
     bench.restart();
     assert_eq!(bench.ask(Request::Users(Users::List)), Reply::Users(expected));
@@ -165,6 +177,84 @@ fn users_are_made_listed_and_removed() {
         assert_eq!(bench.ask(delete_user("ann")), Reply::Done);
     }
     assert_eq!(bench.ask(Request::Users(Users::List)), Reply::Users(seeded));
+}
+
+/// Whoever changes its own password goes on where it did; an administrator who changes another's does not matter.
+#[test]
+fn the_connection_a_password_was_changed_on_goes_on() {
+    let mut bench = Bench::new();
+    let admin = Permissions { admin: true, ..NOBODY };
+    assert_eq!(bench.ask(create_user("root", admin)), Reply::Done);
+    let before = bench.session("root");
+    assert_eq!(bench.ask_in(&before, change_password("root")), Reply::Done);
+    let after = bench.session("root");
+    assert_eq!(bench.renewed, [(ConnectionId(1), after.clone())]);
+    assert_eq!(bench.revoked, [("root".to_owned(), after.revision)], "the others end");
+    assert_eq!(bench.ask_in(&before, Request::Users(Users::Check)), failed(Reason::PermissionDenied));
+    assert_eq!(bench.ask_in(&after, Request::Users(Users::Check)), Reply::Done);
+    assert_eq!(bench.ask(change_password("root")), Reply::Done);
+    assert_eq!(bench.renewed.len(), 1, "it was somebody else's");
+}
+
+#[test]
+fn a_role_opens_the_operators_surfaces_and_nothing_else() {
+    let mut bench = Bench::with_topic();
+    assert_eq!(bench.ask(create_user("ann", NOBODY)), Reply::Done);
+    let ann = bench.session("ann");
+    let look = || Request::Users(Users::Look);
+    assert_eq!(bench.ask_in(&ann, look()), failed(Reason::PermissionDenied));
+    assert_eq!(bench.ask(set_role("ann", Some("owner"))), failed(Reason::InvalidRole));
+    assert_eq!(bench.ask(set_role("bob", Some("viewer"))), failed(Reason::UserNotFound));
+    assert_eq!(bench.ask(set_role("ann", Some("viewer"))), Reply::Done);
+    assert_eq!(bench.ask_in(&ann, look()), Reply::Done);
+    assert_eq!(bench.ask_in(&ann, Request::Users(Users::Check)), failed(Reason::PermissionDenied));
+    assert_eq!(bench.ask_in(&ann, produce("t", &["a"])), failed(Reason::PermissionDenied));
+    let Reply::UsersAndRoles(users) = bench.ask(Request::Users(Users::ListRoles)) else { panic!("users") };
+    let roles: Vec<_> = users.iter().filter_map(|user| user.role.map(|role| (&*user.name, role))).collect();
+    assert_eq!(roles, [("ann", crate::Role::Viewer)]);
+    assert_eq!(bench.ask(set_role("ann", None)), Reply::Done);
+    assert_eq!(bench.ask_in(&ann, look()), failed(Reason::PermissionDenied));
+}
+
+#[test]
+fn users_are_listed_some_at_a_time_and_whole_only_when_they_fit_a_frame() {
+    let mut bench = Bench::with(|config| config.frame_bytes_max = 1024);
+    for user in ["ann", "bob", "cid"] {
+        assert_eq!(bench.ask(create_user(user, PRODUCER)), Reply::Done);
+    }
+    let names = |reply: Reply| match reply {
+        Reply::UserPage(users, more) => (users.iter().map(|user| user.name.to_string()).collect(), more),
+        reply => panic!("{reply:?}"),
+    };
+    let (all, more): (Vec<String>, bool) = names(bench.ask(page(None, 0)));
+    assert!(all.len() == 11 && !more && all.is_sorted());
+    let listed = |bench: &mut Bench, after, max| names(bench.ask(page(after, max)));
+    let some = |names: &[&str], more| (names.iter().map(ToString::to_string).collect::<Vec<_>>(), more);
+    assert_eq!(listed(&mut bench, Some("ann"), 1), some(&["bob"], true));
+    assert_eq!(listed(&mut bench, Some("bob"), 1), some(&["cid"], false));
+    assert_eq!(listed(&mut bench, Some("aaa"), 2), some(&[&all[0], &all[1]], true));
+    assert_eq!(listed(&mut bench, Some("cid"), 0), some(&[], false));
+    // A name as long as names may be, often enough.
+    let long = |n: usize| -> &'static str { format!("z{n:0>127}").leak() };
+    for n in 0..8 {
+        assert_eq!(bench.ask(create_user(long(n), PRODUCER)), Reply::Done);
+    }
+    for list in [Users::List, Users::ListRoles] {
+        assert_eq!(bench.ask(Request::Users(list)), failed(Reason::Unsupported));
+    }
+    let (mut seen, mut more) = (Vec::new(), true);
+    while more {
+        let after = seen.last().map(|name: &String| -> &'static str { name.clone().leak() });
+        let (some, goes_on): (Vec<String>, bool) = names(bench.ask(page(after, 0)));
+        assert!(!some.is_empty());
+        seen.extend(some);
+        more = goes_on;
+    }
+    assert!(seen.len() == 19 && seen.is_sorted());
+    for n in 0..8 {
+        assert_eq!(bench.ask(grant("ann", "produce", long(n))), Reply::Done);
+    }
+    assert_eq!(bench.ask(rights_of("ann")), failed(Reason::Unsupported));
 }
 
 #[test]
@@ -316,9 +406,9 @@ fn a_success_and_an_administrator_clear_what_was_counted() {
     let unlock = |address: Option<&str>| {
         Request::Users(Users::Unlock { username: text("ann"), address: address.map(Arc::from) })
     };
-    assert_eq!(bench.ask(unlock(Some("192.0.2.8"))), Reply::Done);
+    assert_eq!(bench.ask(unlock(Some("192.0.2.8"))), Reply::Unlocked(0));
     assert!(bench.credentials("ann").locked);
-    assert_eq!(bench.ask(unlock(None)), Reply::Done);
+    assert_eq!(bench.ask(unlock(None)), Reply::Unlocked(1));
     assert!(!bench.credentials("ann").locked);
 }
 
@@ -376,7 +466,7 @@ fn what_the_user_store_did_not_commit_is_said() {
 fn data_of_a_build_without_users_gets_its_group() {
     let mut bench = Bench::with_topic();
     assert_eq!(bench.ask(produce("t", &["a"])), Reply::Stored(1));
-    forget_group(&mut bench, VnodeId(0));
+    forget_group(&mut bench, crate::meta::CLUSTER);
     bench.seeded.clear();
     bench.restart();
     assert!(bench.ready, "{:?}", bench.stop);
@@ -388,7 +478,7 @@ fn data_of_a_build_without_users_gets_its_group() {
 fn users_beside_a_lost_vnode_do_not_stand_for_it() {
     let mut bench = Bench::with_topic();
     assert_eq!(bench.ask(produce("t", &["a"])), Reply::Stored(1));
-    forget_group(&mut bench, VnodeId(1));
+    forget_group(&mut bench, crate::meta::VNODE);
     for _ in 0..2 {
         bench.stop = None;
         bench.restart();

@@ -4,13 +4,18 @@
 //! every member, not a decoding error. What only our own edge makes (hashes, rules, permissions) is checked
 //! when it is decoded.
 
+pub(super) mod control;
+
 use std::num::NonZeroU32;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use types::WallTime;
 use types::codec::{self, Reader, Writer};
+use types::{FenceToken, NodeId, WallTime};
 
-use super::{LockoutRules, Operation, PasswordHash, Permissions, Policy, Refusal, Role, Setting};
+use super::{
+    AcquireLease, AddNode, ChangeNode, ChangeRing, EnableFlag, LockoutRules, Operation, PasswordHash,
+    Permissions, Policy, Refusal, Role, SetNode, Setting,
+};
 use crate::machine::{Envelope, Version};
 
 const CREATE_USER: u16 = 1;
@@ -27,6 +32,16 @@ const FORGET_LOCKOUTS: u16 = 35;
 const DEFINE_POLICY: u16 = 48;
 const DELETE_POLICY: u16 = 49;
 const UPGRADE: u16 = 64;
+const ADD_NODE: u16 = 80;
+const SET_NODE: u16 = 81;
+const DRAIN_NODE: u16 = 82;
+const UNDRAIN_NODE: u16 = 83;
+const REMOVE_NODE: u16 = 84;
+const SEED_RING: u16 = 96;
+const CHANGE_RING: u16 = 97;
+const ACQUIRE_LEASE: u16 = 112;
+const RELEASE_LEASE: u16 = 113;
+const ENABLE_FLAG: u16 = 128;
 
 /// Something to agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +122,39 @@ pub enum Command {
         /// As the client gave it.
         name: Bytes,
     },
+    /// Lists a node, which then has to speak for itself.
+    AddNode(AddNode),
+    /// Says what a node says about itself.
+    SetNode(SetNode),
+    /// Gives a node nothing new from now on. Repeating it changes nothing.
+    DrainNode(ChangeNode),
+    /// Takes that back.
+    UndrainNode(ChangeNode),
+    /// Takes a node off the list, for good.
+    RemoveNode {
+        /// Which node, and from which list.
+        change: ChangeNode,
+        /// Even when it is not drained: it is gone and does not come back.
+        force: bool,
+    },
+    /// Gives the cluster its first ring.
+    SeedRing {
+        /// Members of each vnode, of which there are as many; the first of each to lead.
+        placements: Vec<Vec<NodeId>>,
+    },
+    /// Begins or ends a change of the ring.
+    ChangeRing(ChangeRing),
+    /// Takes the lease, or keeps it.
+    AcquireLease(AcquireLease),
+    /// Gives the lease back, if it is held so; fine when it is not.
+    ReleaseLease {
+        /// Who held it.
+        candidate: NodeId,
+        /// What it was given.
+        fence: FenceToken,
+    },
+    /// Turns a switch on, for good. Repeating it changes nothing.
+    EnableFlag(EnableFlag),
     /// Raises the effective version; a lower one changes nothing.
     Upgrade {
         /// What every member of the group supports.
@@ -206,6 +254,23 @@ impl Command {
                 put_policy(&mut out, policy);
             }
             Self::DeletePolicy { name } => out.put_blob(name),
+            Self::AddNode(add) => control::put_add_node(&mut out, add),
+            Self::SetNode(set) => control::put_set_node(&mut out, set),
+            Self::DrainNode(change) | Self::UndrainNode(change) => {
+                control::put_change_node(&mut out, *change);
+            }
+            Self::RemoveNode { change, force } => {
+                control::put_change_node(&mut out, *change);
+                out.put_bool(*force);
+            }
+            Self::SeedRing { placements } => control::put_seed_ring(&mut out, placements),
+            Self::ChangeRing(change) => control::put_change_ring(&mut out, change),
+            Self::AcquireLease(acquire) => control::put_acquire_lease(&mut out, *acquire),
+            Self::ReleaseLease { candidate, fence } => {
+                out.put_u128(candidate.0);
+                out.put_u64(fence.0);
+            }
+            Self::EnableFlag(enable) => control::put_enable_flag(&mut out, enable),
             Self::Upgrade { to } => out.put_u16(to.0),
         }
         out.freeze()
@@ -232,6 +297,16 @@ impl Command {
             Self::ForgetLockouts { .. } => FORGET_LOCKOUTS,
             Self::DefinePolicy { .. } => DEFINE_POLICY,
             Self::DeletePolicy { .. } => DELETE_POLICY,
+            Self::AddNode(_) => ADD_NODE,
+            Self::SetNode(_) => SET_NODE,
+            Self::DrainNode(_) => DRAIN_NODE,
+            Self::UndrainNode(_) => UNDRAIN_NODE,
+            Self::RemoveNode { .. } => REMOVE_NODE,
+            Self::SeedRing { .. } => SEED_RING,
+            Self::ChangeRing(_) => CHANGE_RING,
+            Self::AcquireLease(_) => ACQUIRE_LEASE,
+            Self::ReleaseLease { .. } => RELEASE_LEASE,
+            Self::EnableFlag(_) => ENABLE_FLAG,
             Self::Upgrade { .. } => UPGRADE,
         }
     }
@@ -253,6 +328,16 @@ impl Command {
             (1, FORGET_LOCKOUTS) => wall(&mut reader).map(|at| Self::ForgetLockouts { at }),
             (1, DEFINE_POLICY) => define_policy(&mut reader),
             (1, DELETE_POLICY) => reader.blob().map(|name| Self::DeletePolicy { name }),
+            (1, ADD_NODE) => control::add_node(&mut reader),
+            (1, SET_NODE) => control::set_node(&mut reader),
+            (1, DRAIN_NODE) => control::change_node(&mut reader).map(Self::DrainNode),
+            (1, UNDRAIN_NODE) => control::change_node(&mut reader).map(Self::UndrainNode),
+            (1, REMOVE_NODE) => control::remove_node(&mut reader),
+            (1, SEED_RING) => control::seed_ring(&mut reader),
+            (1, CHANGE_RING) => control::change_ring(&mut reader),
+            (1, ACQUIRE_LEASE) => control::acquire_lease(&mut reader),
+            (1, RELEASE_LEASE) => control::release_lease(&mut reader),
+            (1, ENABLE_FLAG) => control::enable_flag(&mut reader),
             (1, UPGRADE) => reader.u16().map(|to| Self::Upgrade { to: Version(to) }),
             (_, _) => return Err(Refusal::UnknownCommand),
         };

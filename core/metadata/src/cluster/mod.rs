@@ -1,26 +1,35 @@
 //! What holds for the whole cluster and for no topic in particular: users, their rights on topics, the
-//! lockouts of failed logins, storage policies.
+//! lockouts of failed logins, storage policies; the nodes, the ring, the lease, the switches.
 //!
 //! One group, several tables: each is a file of its own with its own section in the snapshot, and a command
-//! touches one of them, except that removing a user removes its rights and lockouts too. Does not verify a
-//! password, decide whether a session may do something, or know which topic uses which policy.
+//! touches one of them, except that removing a user removes its rights and lockouts too, and removing a node
+//! frees the lease it held. Does not verify a password, decide whether a session may do something, or know which
+//! topic uses which policy; nor where anything is placed, who is alive, or how a change of the ring is carried out.
 //!
 //! Invariants (checked after every step by the property tests):
 //! - same log, same state, byte for byte; a refusal leaves every table identical;
 //! - a revision is given to one password of one life of one user and never again, and revisions only grow;
 //! - a lock is computed from the command alone: its time and its rules travel in it;
 //! - every table is bounded; the lockouts, which anybody can add to, forget the oldest instead of refusing;
+//! - C-2, C-6, C-10: fences, ring versions and incarnations never decrease, a token never moves, a node that was
+//!   removed and a switch that is on stay so;
+//! - C-1: the ring changes only under the fence that was given last, and only from the version that was read;
 //! - derived indexes (the order of lockouts, the number of rights) equal a rescan; a snapshot has none.
 
 mod acl;
 mod command;
+mod flags;
+mod lease;
 mod lockout;
+mod nodes;
 mod policy;
 mod read;
 mod reply;
+mod ring;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod text;
 mod users;
 
 use bytes::Bytes;
@@ -28,9 +37,16 @@ use types::RaftIndex;
 
 pub use acl::{InvalidPattern, Operation, Pattern};
 pub use command::{Attempt, Command, CreateUser, Grant};
+pub use flags::{EnableFlag, FlagName, InvalidFlagName, Seen};
+pub use lease::{AcquireLease, Lease};
 pub use lockout::{Address, Lockout, LockoutRules};
+pub use nodes::{
+    AddNode, ChangeNode, InvalidNodeAddress, InvalidNodeName, Node, NodeAddress, NodeName, NodeState,
+    NodesRevision, SetNode,
+};
 pub use policy::{InvalidPolicyName, Policy, PolicyName, Setting};
 pub use reply::{Refusal, Reply};
+pub use ring::{ChangeRing, Intent, RingAct, RingChange, Topology};
 pub use snapshot::Error as SnapshotError;
 pub use users::{
     InvalidPasswordHash, InvalidUserName, PasswordHash, Permissions, Role, User, UserName, UserRevision,
@@ -49,6 +65,11 @@ pub struct Cluster {
     grants: acl::Grants,
     lockouts: lockout::Lockouts,
     policies: policy::Policies,
+    nodes: nodes::Nodes,
+    /// `None` until the ring is seeded.
+    topology: Option<Topology>,
+    lease: Lease,
+    flags: flags::Flags,
 }
 
 impl Cluster {
@@ -63,6 +84,10 @@ impl Cluster {
             grants: acl::Grants::default(),
             lockouts: lockout::Lockouts::default(),
             policies: policy::Policies::default(),
+            nodes: nodes::Nodes::default(),
+            topology: None,
+            lease: Lease::default(),
+            flags: flags::Flags::default(),
         }
     }
 
@@ -111,6 +136,16 @@ impl Cluster {
             Command::ForgetLockouts { at } => Ok(self.forget_lockouts(at)),
             Command::DefinePolicy { name, policy } => self.define_policy(&name, policy),
             Command::DeletePolicy { name } => self.delete_policy(&name),
+            Command::AddNode(add) => self.add_node(&add),
+            Command::SetNode(set) => self.set_node(&set),
+            Command::DrainNode(change) => self.drain_node(change),
+            Command::UndrainNode(change) => self.undrain_node(change),
+            Command::RemoveNode { change, force } => self.remove_node(change, force),
+            Command::SeedRing { placements } => self.seed_ring(placements),
+            Command::ChangeRing(change) => self.change_ring(change),
+            Command::AcquireLease(acquire) => self.acquire_lease(acquire),
+            Command::ReleaseLease { candidate, fence } => Ok(self.release_lease(candidate, fence)),
+            Command::EnableFlag(enable) => self.enable_flag(&enable),
             Command::Upgrade { to } => {
                 self.version = self.version.max(to);
                 Ok(Reply::Upgraded(self.version))

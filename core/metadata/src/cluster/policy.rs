@@ -49,7 +49,7 @@ impl fmt::Display for PolicyName {
 }
 
 /// A name or an attribute key.
-fn text(bytes: &[u8]) -> Option<&str> {
+pub(super) fn text(bytes: &[u8]) -> Option<&str> {
     let fits = !bytes.is_empty() && bytes.len() <= limits::POLICY_NAME_BYTES_MAX;
     let text = std::str::from_utf8(bytes).ok()?;
     (fits && !text.chars().any(char::is_control)).then_some(text)

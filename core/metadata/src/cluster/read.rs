@@ -1,10 +1,11 @@
 //! What can be read from the cluster's tables. Reads are functions of the state; they are never entries of
 //! the log.
 
-use types::{RaftIndex, TopicName, WallTime};
+use types::{NodeId, RaftIndex, TopicName, WallTime};
 
 use super::{
-    Address, Cluster, Lockout, Operation, Pattern, Policy, PolicyName, User, UserName, UserRevision,
+    Address, Cluster, FlagName, Lease, Lockout, Node, NodesRevision, Operation, Pattern, Policy, PolicyName,
+    Topology, User, UserName, UserRevision,
 };
 use crate::machine::{self, Version};
 
@@ -37,6 +38,11 @@ impl Cluster {
     /// Every user, in the byte order of names.
     pub fn users(&self) -> impl Iterator<Item = (&UserName, &User)> {
         self.users.iter()
+    }
+
+    /// Every user after a name, which need not be anybody's, in the byte order of names.
+    pub fn users_after(&self, name: &str) -> impl Iterator<Item = (&UserName, &User)> {
+        self.users.iter_after(name)
     }
 
     /// Number of users; at most [`types::limits::USERS_MAX`].
@@ -106,6 +112,58 @@ impl Cluster {
     /// Every policy, in the byte order of names.
     pub fn policies(&self) -> impl Iterator<Item = (&PolicyName, &Policy)> {
         self.policies.iter()
+    }
+
+    /// The node with that id; `None` when it is not listed.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.by_id.get(&id)
+    }
+
+    /// The node of that name. O(nodes).
+    #[must_use]
+    pub fn node_by_name(&self, name: &str) -> Option<(NodeId, &Node)> {
+        self.nodes.by_name(name)
+    }
+
+    /// Every node listed, in the order of ids.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.by_id.iter().map(|(id, node)| (*id, node))
+    }
+
+    /// What a change of the list has to name.
+    #[must_use]
+    pub fn nodes_revision(&self) -> NodesRevision {
+        self.nodes.revision
+    }
+
+    /// Whether a node was taken off the list: it is refused for ever.
+    #[must_use]
+    pub fn is_node_removed(&self, id: NodeId) -> bool {
+        self.nodes.removed.contains(&id)
+    }
+
+    /// The ring and what changes about it; `None` until it is seeded.
+    #[must_use]
+    pub fn topology(&self) -> Option<&Topology> {
+        self.topology.as_ref()
+    }
+
+    /// The lease.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// The switches that are on, in the byte order of names.
+    pub fn flags(&self) -> impl Iterator<Item = &FlagName> {
+        self.flags.enabled.iter()
+    }
+
+    /// Whether a switch is on.
+    #[must_use]
+    pub fn is_enabled(&self, flag: &str) -> bool {
+        self.flags.enabled.contains(flag)
     }
 
     /// Digest of the canonical encoding: equal on all members that have applied the same entries.

@@ -1,8 +1,8 @@
 //! What `apply` answers.
 
-use types::WallTime;
+use types::{FenceToken, NodeId, WallTime};
 
-use super::{UserName, UserRevision};
+use super::{NodesRevision, UserName, UserRevision};
 use crate::machine::Version;
 
 /// The answer to one command.
@@ -56,6 +56,24 @@ pub enum Reply {
     PolicyDefined,
     /// There is no such policy any more.
     PolicyDeleted,
+    /// The list of nodes is as the command wants it.
+    NodesChanged(NodesRevision),
+    /// The topology is as the command wants it.
+    RingChanged {
+        /// Of the topology now.
+        version: u64,
+    },
+    /// The candidate holds the lease.
+    LeaseGranted(FenceToken),
+    /// Another node holds the lease; nothing changed.
+    LeaseHeld {
+        /// Which.
+        holder: NodeId,
+    },
+    /// The candidate does not hold the lease under that fence.
+    LeaseReleased,
+    /// The switch is on.
+    FlagEnabled,
     /// The effective version from the next entry on.
     Upgraded(Version),
     /// Nothing changed.
@@ -107,4 +125,79 @@ pub enum Refusal {
     /// There are as many policies as there may be.
     #[error("too_many_policies")]
     TooManyPolicies,
+    /// Not a name, an address or an attribute of a node.
+    #[error("invalid_node")]
+    InvalidNode,
+    /// The id belongs to a node that is listed.
+    #[error("node_exists")]
+    NodeExists,
+    /// The name belongs to another node that is listed.
+    #[error("node_name_taken")]
+    NodeNameTaken,
+    /// The node was removed; its id is not used again.
+    #[error("node_removed")]
+    NodeRemoved,
+    /// No such node.
+    #[error("no_such_node")]
+    NoSuchNode,
+    /// There are as many nodes as there may be, or have been.
+    #[error("too_many_nodes")]
+    TooManyNodes,
+    /// The list of nodes changed since it was read.
+    #[error("stale_revision")]
+    StaleRevision,
+    /// A later life of the node has spoken.
+    #[error("stale_incarnation")]
+    StaleIncarnation,
+    /// No other node is active: somebody has to hold what there is.
+    #[error("last_node")]
+    LastNode,
+    /// The node is not drained, or a vnode has it for a member.
+    #[error("not_drained")]
+    NotDrained,
+    /// There is a ring.
+    #[error("already_seeded")]
+    AlreadySeeded,
+    /// There is no ring yet.
+    #[error("no_topology")]
+    NoTopology,
+    /// The topology changed since it was read.
+    #[error("stale_ring")]
+    StaleRing,
+    /// Not the fence of the lease that was given last.
+    #[error("stale_fence")]
+    StaleFence,
+    /// A change of the ring is under way.
+    #[error("change_pending")]
+    ChangePending,
+    /// No change of the ring is under way.
+    #[error("nothing_pending")]
+    NothingPending,
+    /// Another vnode has that token.
+    #[error("token_taken")]
+    TokenTaken,
+    /// No such vnode on the ring.
+    #[error("no_such_vnode")]
+    NoSuchVnode,
+    /// A ring has one vnode at least.
+    #[error("last_vnode")]
+    LastVnode,
+    /// There are as many vnodes as there may be.
+    #[error("too_many_vnodes")]
+    TooManyVnodes,
+    /// Empty, repeated or too many members.
+    #[error("invalid_replica_set")]
+    InvalidReplicaSet,
+    /// Not the name of a switch, or too many of them.
+    #[error("invalid_flag")]
+    InvalidFlag,
+    /// A node's build does not honour the switch.
+    #[error("flag_unsupported")]
+    FlagUnsupported,
+    /// A node was not asked, or says something else by now.
+    #[error("capabilities_changed")]
+    CapabilitiesChanged,
+    /// There are as many switches as there may be.
+    #[error("too_many_flags")]
+    TooManyFlags,
 }

@@ -11,9 +11,14 @@
 //! policies = count:u32 row*                           of names
 //! ```
 //!
+//! The sections after these are told of in `control`. Format 1 ended before them: it is read as a cluster that
+//! has none of what they hold.
+//!
 //! Each table is a section with a format of its own, so that one can change without the others. Every section
 //! this build knows is there, in the order of tags. What is derived is not written: it is made anew from what
 //! is.
+
+mod control;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use types::codec::{self, Reader, Writer};
@@ -27,12 +32,18 @@ use super::{
 use crate::machine::Version;
 
 const MAGIC: [u8; 3] = *b"MCL";
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Without nodes, ring, lease and switches.
+const FORMAT_OF_USERS: u8 = 1;
 
 const USERS: u8 = 1;
 const GRANTS: u8 = 2;
 const LOCKOUTS: u8 = 3;
 const POLICIES: u8 = 4;
+const NODES: u8 = 5;
+const RING: u8 = 6;
+const LEASE: u8 = 7;
+const FLAGS: u8 = 8;
 /// Of every section so far.
 const SECTION_FORMAT: u8 = 1;
 
@@ -80,6 +91,10 @@ impl Cluster {
         section(&mut out, GRANTS, |out| put_grants(out, &self.grants));
         section(&mut out, LOCKOUTS, |out| put_lockouts(out, &self.lockouts));
         section(&mut out, POLICIES, |out| put_policies(out, &self.policies));
+        section(&mut out, NODES, |out| control::put_nodes(out, &self.nodes));
+        section(&mut out, RING, |out| control::put_ring(out, self.topology.as_ref()));
+        section(&mut out, LEASE, |out| control::put_lease(out, &self.lease));
+        section(&mut out, FLAGS, |out| control::put_flags(out, &self.flags.enabled));
         out.freeze()
     }
 
@@ -89,8 +104,9 @@ impl Cluster {
         if reader.take(MAGIC.len())?[..] != MAGIC {
             return Err(Error::Inconsistent("the magic number differs"));
         }
-        match reader.u8()? {
-            FORMAT => {}
+        let format = reader.u8()?;
+        match format {
+            FORMAT_OF_USERS | FORMAT => {}
             0 => return Err(Error::Inconsistent("no format version")),
             later => return Err(Error::LaterFormat(later)),
         }
@@ -104,6 +120,12 @@ impl Cluster {
         state.grants = table(&mut reader, GRANTS, grants)?;
         state.lockouts = table(&mut reader, LOCKOUTS, |reader| lockouts(reader, state.applied))?;
         state.policies = table(&mut reader, POLICIES, policies)?;
+        if format > FORMAT_OF_USERS {
+            state.nodes = table(&mut reader, NODES, control::nodes)?;
+            state.topology = table(&mut reader, RING, control::ring)?;
+            state.lease = table(&mut reader, LEASE, control::lease)?;
+            state.flags = table(&mut reader, FLAGS, control::flags)?;
+        }
         reader.finish()?;
         Ok(state)
     }

@@ -6,6 +6,7 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -189,6 +190,11 @@ impl Users {
     /// In the byte order of names.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&UserName, &User)> {
         self.by_name.iter()
+    }
+
+    /// The same, only those after a name.
+    pub(super) fn iter_after(&self, name: &str) -> impl Iterator<Item = (&UserName, &User)> {
+        self.by_name.range::<str, _>((Bound::Excluded(name), Bound::Unbounded))
     }
 
     pub(super) fn len(&self) -> usize {

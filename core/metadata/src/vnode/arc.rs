@@ -7,27 +7,31 @@
 //! say where its topic belongs. Whoever knows the name asks [`Vnode::owns`] before it takes that for an answer.
 
 use types::keyspace::KeyHash;
-use types::{FenceToken, TopicName};
+use types::{FenceToken, RingArc, TopicName};
 
 use super::{Refusal, Reply, Vnode};
 
-/// A slice of the ring of 32-bit hashes: from `after`, exclusive, to `upto`, inclusive, over the end of the
-/// ring and on from its start where need be. Equal bounds are the whole ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingArc {
-    /// Place of the vnode before this one; exclusive.
-    pub after: u32,
-    /// Place of this vnode; inclusive.
-    pub upto: u32,
+/// Which topics belong to a vnode, by the place of their names on the ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// Every topic: what a vnode begins with, and goes by until it is told otherwise.
+    #[default]
+    Whole,
+    /// Those inside this slice.
+    Arc(RingArc),
+    /// None: the vnode is on its way onto the ring, or left it.
+    Nothing,
 }
 
-impl RingArc {
+impl Share {
     /// Whether a place on the ring lies inside.
     #[must_use]
     pub fn covers(self, hash: u32) -> bool {
-        // Distance from the first place of the arc: the place before it is the farthest.
-        let from_first = |place: u32| place.wrapping_sub(self.after).wrapping_sub(1);
-        from_first(hash) <= from_first(self.upto)
+        match self {
+            Self::Whole => true,
+            Self::Arc(arc) => arc.covers(hash),
+            Self::Nothing => false,
+        }
     }
 }
 
@@ -36,8 +40,10 @@ impl RingArc {
 pub struct SetArc {
     /// Of the ring the arc comes from; at least the recorded one.
     pub ring_version: u64,
-    /// `None` for the whole ring.
-    pub arc: Option<RingArc>,
+    /// What belongs to the vnode before: a step that is late finds that it is not so any more.
+    pub expected: Share,
+    /// What belongs to the vnode from now on. Fine when it does already.
+    pub arc: Share,
     /// Token of the lease under which it is proposed.
     pub lease: FenceToken,
 }
@@ -46,13 +52,18 @@ pub struct SetArc {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Owned {
     pub(super) ring_version: u64,
-    pub(super) arc: Option<RingArc>,
+    pub(super) arc: Share,
 }
 
 impl Owned {
     /// Whether a topic of that name belongs here.
     pub(super) fn covers(self, name: &[u8]) -> bool {
-        self.arc.is_none_or(|arc| arc.covers(KeyHash::Xxh32.of(name)))
+        self.arc.covers(KeyHash::Xxh32.of(name))
+    }
+
+    /// Whether the vnode was told that a topic of that name belongs here: no move brings it any more.
+    pub(super) fn is_settled(self, name: &[u8]) -> bool {
+        self.arc != Share::Whole && self.covers(name)
     }
 }
 
@@ -60,6 +71,9 @@ impl Vnode {
     pub(super) fn set_arc(&mut self, set: SetArc) -> Result<Reply, Refusal> {
         self.check_lease(set.lease)?;
         if set.ring_version < self.owned.ring_version {
+            return Err(Refusal::StaleRing);
+        }
+        if ![set.expected, set.arc].contains(&self.owned.arc) {
             return Err(Refusal::StaleRing);
         }
         self.lease = set.lease;
@@ -74,9 +88,9 @@ impl Vnode {
         self.owned.covers(name.as_str().as_bytes())
     }
 
-    /// The vnode's arc; `None` for the whole ring.
+    /// What belongs to the vnode.
     #[must_use]
-    pub fn arc(&self) -> Option<RingArc> {
+    pub fn arc(&self) -> Share {
         self.owned.arc
     }
 

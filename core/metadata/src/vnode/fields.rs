@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 use types::codec::{self, Reader, Writer};
 use types::{KeySpan, NodeId, Offset, RangeId, RangeSeq, SegmentId, SegmentSeq, TopicId};
 
-use super::{MigrationId, RingArc, Tile};
+use super::{MigrationId, RingArc, Share, Tile};
 
 /// Bytes of an encoded tile: range, start, end, next offset.
 const TILE_BYTES: usize = 32;
@@ -49,13 +49,17 @@ pub(super) fn tiles(reader: &mut Reader) -> Result<Vec<Tile>, codec::Error> {
     Ok(tiles)
 }
 
-/// `00`, or `01` and the two ends.
-pub(super) fn arc(reader: &mut Reader) -> Result<Option<RingArc>, codec::Error> {
-    if !reader.bool()? {
-        return Ok(None);
+/// `00` for everything, `01` and the two ends, `02` for nothing.
+pub(super) fn arc(reader: &mut Reader) -> Result<Share, codec::Error> {
+    match reader.u8()? {
+        0 => Ok(Share::Whole),
+        1 => {
+            let after = reader.u32()?;
+            Ok(Share::Arc(RingArc { after, upto: reader.u32()? }))
+        }
+        2 => Ok(Share::Nothing),
+        _ => Err(codec::Error::Invalid("a share of the ring")),
     }
-    let after = reader.u32()?;
-    Ok(Some(RingArc { after, upto: reader.u32()? }))
 }
 
 pub(super) fn put_range_id(out: &mut BytesMut, range: RangeId) {
@@ -88,10 +92,14 @@ pub(super) fn put_tiles(out: &mut BytesMut, tiles: &[Tile]) {
     }
 }
 
-pub(super) fn put_arc(out: &mut BytesMut, arc: Option<RingArc>) {
-    out.put_bool(arc.is_some());
-    if let Some(arc) = arc {
-        out.put_u32(arc.after);
-        out.put_u32(arc.upto);
+pub(super) fn put_arc(out: &mut BytesMut, share: Share) {
+    match share {
+        Share::Whole => out.put_u8(0),
+        Share::Arc(arc) => {
+            out.put_u8(1);
+            out.put_u32(arc.after);
+            out.put_u32(arc.upto);
+        }
+        Share::Nothing => out.put_u8(2),
     }
 }

@@ -50,7 +50,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use types::{FenceToken, RaftIndex, TopicId, cursor};
 
-pub use arc::{RingArc, SetArc};
+pub use arc::{SetArc, Share};
 pub use command::Command;
 pub use cursor::Tile;
 pub use migration::{Export, Migration, MigrationId};
@@ -64,6 +64,7 @@ pub use segment::{
 };
 pub use snapshot::Error as SnapshotError;
 pub use topic::{CreateTopic, Topic, TopicState};
+pub use types::RingArc;
 
 use crate::machine::{Envelope, Version};
 

@@ -114,10 +114,14 @@ pub enum Refusal {
     /// The topic is not fenced under the move named, or was not when it was exported.
     #[error("not_fenced")]
     NotFenced,
-    /// The topic is here and differs from the export: the export is older than it.
+    /// The topic's rows would not fit one entry of the vnode it would move to.
+    #[error("topic_too_large")]
+    TopicTooLarge,
+    /// The topic is here and differs from the export, or the vnode was told that the topic belongs here: the export
+    /// is older than that.
     #[error("stale_export")]
     StaleExport,
-    /// A later ring gave the vnode its arc.
+    /// A later ring gave the vnode its arc, or it has another one than the step was worked out from.
     #[error("stale_ring")]
     StaleRing,
     /// A later holder of the cluster's lease has acted here.

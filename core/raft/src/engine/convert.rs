@@ -68,8 +68,8 @@ pub(crate) fn amendment_to_engine(amendment: Amendment) -> ConfChangeV2 {
     ConfChangeV2 { changes: vec![single].into(), ..ConfChangeV2::default() }
 }
 
-/// A message as the engine takes it; `None` for one that is not the engine's.
-pub(crate) fn message_to_engine(message: &Message, to: ReplicaId) -> Option<eraftpb::Message> {
+/// A message as the engine of a member in `term` takes it; `None` for one that is not the engine's.
+pub(crate) fn message_to_engine(message: &Message, to: ReplicaId, term: Term) -> Option<eraftpb::Message> {
     let mut out = eraftpb::Message {
         from: message.from.replica.0,
         to: to.0,
@@ -81,9 +81,10 @@ pub(crate) fn message_to_engine(message: &Message, to: ReplicaId) -> Option<eraf
             out.msg_type = if *pre { MessageType::MsgRequestPreVote } else { MessageType::MsgRequestVote };
             (out.index, out.log_term) = (last.index.0, last.term.0);
             // The engine takes over what a candidate knows to be committed. With a real request the receiver takes
-            // over its term before; with a pre-vote it would know what a later term committed and still follow an
-            // earlier one's leader, to which it then confirms entries by index alone.
-            if !pre {
+            // over its term before. With a pre-vote, whose term is the one after the candidate's, it might know what a
+            // later term committed and still follow an earlier one's leader, to which it then confirms entries by
+            // index alone.
+            if !pre || message.term.0 <= term.0.saturating_add(1) {
                 (out.commit, out.commit_term) = (commit.index.0, commit.term.0);
             }
             if *transfer {

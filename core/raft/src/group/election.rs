@@ -7,7 +7,7 @@
 use types::NodeId;
 
 use super::Group;
-use crate::engine::StateRole;
+use crate::engine::{NOBODY, StateRole};
 use crate::event::Action;
 
 /// Draws timeouts.
@@ -51,6 +51,14 @@ impl Group {
         }
         self.tick_transfers(out);
         self.drive(out);
+    }
+
+    /// Whether the member leads, or heard from a leader within the longest time after which one stands for election.
+    #[must_use]
+    pub fn hears_leader(&self) -> bool {
+        let raft = &self.engine.raft;
+        let patience = 2 * self.config.election_ticks as usize;
+        self.is_running() && raft.leader_id != NOBODY && raft.election_elapsed < patience
     }
 
     /// Whether the member can stand for election now.

@@ -71,12 +71,18 @@ impl Group {
         }
     }
 
+    /// Whether the rest is on its way, or there is none: a learner that came by a snapshot is not sent anything more,
+    /// and not known to take it, as long as nothing is proposed.
     fn has_caught_up(&self, replica: u64) -> bool {
         let raft = &self.engine.raft;
+        let committed = raft.raft_log.committed;
         raft.prs().get(replica).is_some_and(|progress| {
             progress.recent_active
-                && progress.state == ProgressState::Replicate
-                && progress.matched + CAUGHT_UP_ENTRIES >= raft.raft_log.committed
+                && match progress.state {
+                    ProgressState::Replicate => progress.matched + CAUGHT_UP_ENTRIES >= committed,
+                    ProgressState::Probe => progress.matched >= committed,
+                    ProgressState::Snapshot => false,
+                }
         })
     }
 

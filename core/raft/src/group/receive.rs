@@ -7,7 +7,7 @@
 use types::{RaftIndex, Term};
 
 use super::Group;
-use crate::engine::{StateRole, message_to_engine};
+use crate::engine::{NOBODY, StateRole, message_to_engine};
 use crate::event::{Action, Entry, EntryId};
 use crate::members::Member;
 use crate::message::{Body, Message};
@@ -54,13 +54,33 @@ impl Group {
             | Body::Heartbeat { .. }
             | Body::HeartbeatReply { .. }
             | Body::TakeOver => {
-                if let Some(message) = message_to_engine(&message, self.me.replica) {
+                self.take_over_term(&message);
+                if let Some(message) = message_to_engine(&message, self.me.replica, self.term()) {
                     // Refused for a reply from nobody the engine knows.
                     let _ = self.engine.step(message);
                 }
             }
         }
         self.drive(out);
+    }
+
+    /// Takes over the term of a candidate that knows of more that is committed, when nobody leads.
+    ///
+    /// A pre-vote that is refused because the log here is longer changes nothing else. But what is committed may be
+    /// the very change that gives this member its vote: without hearing of it, it would never stand for election
+    /// itself, and with the longer log in such hands nobody could win.
+    fn take_over_term(&mut self, message: &Message) {
+        let Body::Vote { pre: true, commit, .. } = &message.body else { return };
+        let raft = &mut self.engine.raft;
+        let led = raft.leader_id != NOBODY && raft.election_elapsed < raft.election_timeout();
+        let term = message.term.0.saturating_sub(1);
+        if raft.state != StateRole::Leader
+            && !led
+            && commit.index.0 > raft.raft_log.committed
+            && term > raft.term
+        {
+            raft.become_follower(term, NOBODY);
+        }
     }
 
     fn check(&self, message: &Message) -> Verdict {

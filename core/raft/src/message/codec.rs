@@ -38,13 +38,18 @@ impl Message {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(128);
+        self.encode_to(&mut bytes);
+        bytes.freeze()
+    }
+
+    /// Adds the message's bytes to others.
+    pub fn encode_to(&self, bytes: &mut BytesMut) {
         bytes.put_u8(VERSION);
         bytes.put_u64(self.from.replica.0);
         bytes.put_u128(self.from.node.0);
         bytes.put_u64(self.to.0);
         bytes.put_u64(self.term.0);
-        self.body.encode(&mut bytes);
-        bytes.freeze()
+        self.body.encode(bytes);
     }
 
     /// Reads a message, which takes all of `bytes`. What it gives is consistent in itself: entries are contiguous,

@@ -152,7 +152,7 @@ fn only_the_leader_makes_somebody_stand_for_election() {
 }
 
 #[test]
-fn a_pre_vote_tells_nobody_what_is_committed() {
+fn a_pre_vote_tells_what_is_committed_together_with_its_term() {
     let (mut cluster, leader) = Cluster::led(3);
     let follower = cluster.others(leader)[0];
     cluster.at(leader).propose(1, "a");
@@ -164,33 +164,39 @@ fn a_pre_vote_tells_nobody_what_is_committed() {
     let (known, last) = (cluster.at(follower).group.commit(), cluster.at(follower).stored.entries.last());
     let last = last.map(|entry| EntryId { index: entry.index, term: entry.term }).unwrap();
     assert!(known < last.index);
-    // The leader is not heard of for a while, so that the question is answered; with no, because of a shorter log.
-    for _ in 0..10 {
-        cluster.at(follower).step(Event::Tick);
-    }
     let other = cluster.others(leader)[1];
     let from = Member { replica: cluster.at(other).group.replica(), node: other };
     let (to, term) = (cluster.at(follower).group.replica(), cluster.at(follower).group.term());
-    let ask = |pre| {
-        let body = Body::Vote {
-            pre,
-            transfer: false,
-            last: EntryId { index: index(1), term: Term(1) },
-            commit: last,
-        };
-        Event::Receive(Message { from, to, term: Term(term.0 + 7), body })
+    let body = Body::Vote {
+        pre: true,
+        transfer: false,
+        last: EntryId { index: index(1), term: Term(1) },
+        commit: last,
+    };
+    // What a member of a term six later knows; it stands for the one after that.
+    let ask = || Event::Receive(Message { from, to, term: Term(term.0 + 7), body: body.clone() });
+    let told = |cluster: &mut Cluster| {
+        let group = &cluster.at(follower).group;
+        (group.term(), group.commit())
     };
     cluster.at(follower).sent.clear();
-    cluster.at(follower).step(ask(true));
+    cluster.at(follower).step(ask());
+    assert_eq!(told(&mut cluster), (term, known), "the leader is heard of");
+    assert!(cluster.at(follower).sent.is_empty());
+    // It is not for a while, so that the question is answered; with no, because of a shorter log.
+    for _ in 0..10 {
+        cluster.at(follower).step(Event::Tick);
+    }
+    cluster.at(follower).step(ask());
+    cluster.at(follower).write_all();
     let (_, reply) = cluster.at(follower).sent.pop_front().unwrap();
     assert!(matches!(reply.body, Body::VoteReply { pre: true, granted: false, .. }));
-    assert_eq!(
-        cluster.at(follower).group.commit(),
-        known,
-        "it would still follow a leader of an earlier term"
-    );
-    cluster.at(follower).step(ask(false));
-    assert_eq!(cluster.at(follower).group.commit(), last.index, "now it has the later term");
+    assert_eq!(told(&mut cluster), (Term(term.0 + 6), last.index));
+    // Whoever led before it may lack what is committed: it is not followed any more.
+    let from = Member { replica: cluster.at(leader).group.replica(), node: leader };
+    let body = Body::Heartbeat { commit: known, round: None };
+    cluster.at(follower).step(Event::Receive(Message { from, to, term, body }));
+    assert_eq!(cluster.at(follower).group.leader(), None);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Members that come and go.
 
+use types::{NodeId, Term};
+
 use super::harness::{Cluster, Node, node, outcome, settings};
 use crate::*;
 
@@ -199,4 +201,59 @@ fn a_group_that_shrinks_to_one_goes_on_after_a_restart() {
     cluster.restart(leader);
     cluster.settle();
     assert!(cluster.at(leader).group.is_ready(), "it asks nobody");
+}
+
+/// A learner became a voter and has the longest log, and nobody has told it that the change is committed when the
+/// leader is gone for good. It refused whoever asked for its vote, and never stood for election itself.
+fn promoted_without_a_word() -> (Cluster, NodeId, NodeId) {
+    let (mut cluster, leader) = Cluster::led(2);
+    let other = cluster.others(leader)[0];
+    let learner = node(3);
+    cluster.reconfigure(leader, 1, Change::AddLearner(learner));
+    cluster.join(3, leader);
+    let send = |cluster: &mut Cluster, from: NodeId, heard: &[NodeId]| {
+        cluster.at(from).write_all();
+        for (to, message) in std::mem::take(&mut cluster.at(from).sent) {
+            if heard.contains(&to) {
+                cluster.deliver(from, to, message);
+            }
+        }
+    };
+    cluster.at(leader).step(Event::Reconfigure { id: ProposalId(2), change: Change::Promote(learner) });
+    send(&mut cluster, leader, &[other, learner]);
+    cluster.at(leader).propose(3, "late");
+    send(&mut cluster, leader, &[learner]);
+    send(&mut cluster, other, &[leader]);
+    // It hears with a heartbeat how far of what it has is committed.
+    send(&mut cluster, leader, &[]);
+    (0..5).for_each(|_| cluster.at(leader).step(Event::Tick));
+    send(&mut cluster, leader, &[other]);
+    send(&mut cluster, learner, &[]);
+    send(&mut cluster, other, &[]);
+    assert_eq!(cluster.at(other).group.members().voters().count(), 3);
+    assert_eq!(cluster.at(learner).group.role(), Role::Learner);
+    cluster.nodes.remove(&leader);
+    (cluster, other, learner)
+}
+
+#[test]
+fn a_voter_learns_from_whoever_asks_for_its_vote_that_it_is_one() {
+    let (mut cluster, _, learner) = promoted_without_a_word();
+    let leader = cluster.elect();
+    assert_eq!(leader, learner, "its log is the longer");
+    cluster.propose(leader, 4, "a");
+    cluster.agree_on(&["late", "a"]);
+}
+
+/// The same when whoever asks is in a later term, because its first real request was lost.
+#[test]
+fn a_voter_learns_it_from_a_later_term_too() {
+    let (mut cluster, other, learner) = promoted_without_a_word();
+    let term = cluster.at(other).group.term();
+    cluster.at(other).stored.hard_state.term = Term(term.0 + 3);
+    cluster.restart(other);
+    let leader = cluster.elect();
+    assert_eq!(leader, learner);
+    cluster.propose(leader, 4, "a");
+    cluster.agree_on(&["late", "a"]);
 }

@@ -15,8 +15,12 @@
 //! on power loss each write that is not synced is kept, torn at any byte or sector, or lost, independently
 //! of all others and out of order, and so is each unsynced name, rename and truncation.
 //!
-//! **Sharing.** A disk may run the writes of several waiting jobs first and then sync each file once. It
-//! completes a job only after a sync that started after the job's last write.
+//! **Sharing.** A disk may run the writes, zeroings and truncations of several waiting jobs first and then sync each
+//! file once. It completes a job only after a sync that started after the last of them in the job.
+//!
+//! **Side by side.** Of waiting jobs that follow each other and none of which must run alone ([`Job::reach`]), a disk
+//! may run those that reach nothing in common in any order, step by step, and sync once what several of them want
+//! synced. Each sync starts after the steps before it in its job; the jobs are completed in the order of submission.
 //!
 //! **Failure.** When a write, zeroing, truncation or sync of a file fails, the file is *poisoned*: the state
 //! of everything since its last completed sync is unknown, and every later step on that [`FileId`] other than
@@ -28,11 +32,14 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod reach;
 
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+
+pub use reach::Place;
 
 /// Runs jobs against one data directory.
 pub trait Disk {

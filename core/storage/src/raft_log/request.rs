@@ -135,7 +135,8 @@ pub enum Error {
     /// The group has a snapshot at or past this one, or another is being saved.
     #[error("a snapshot as late is stored or being saved")]
     Stale,
-    /// A disk operation failed. After a failed write or sync of the log, nothing is written any more.
+    /// A disk operation failed. After a failed write or sync of the log, or sync of its directory, nothing is written
+    /// any more.
     #[error("disk: {0}")]
     Storage(disk::Error),
 }

@@ -30,6 +30,8 @@ struct Save {
     file: FileId,
     /// Payload bytes written.
     at: usize,
+    /// Which step of the job under way makes the name durable.
+    dir_sync_step: Option<usize>,
     /// The group left meanwhile.
     abandoned: bool,
 }
@@ -66,7 +68,9 @@ impl RaftLog {
         let header = raft_snapshot::encode_header(Id { group, index: mark.index, term: mark.term }, &data);
         let path = names::unfinished(group, mark.index);
         let steps = vec![Step::Create { file, path }, Step::Write { file, at: 0, data: vec![header] }];
-        self.snapshots.saves.insert(group, Save { id, mark, data, file, at: 0, abandoned: false });
+        self.snapshots
+            .saves
+            .insert(group, Save { id, mark, data, file, at: 0, dir_sync_step: None, abandoned: false });
         self.save_more(group, steps, out);
         Ok(())
     }
@@ -88,6 +92,7 @@ impl RaftLog {
                 (names::unfinished(group, save.mark.index), names::snapshot(group, save.mark.index));
             steps.extend([Step::Close(save.file), Step::Rename { from, to }]);
             if !skips_dir_sync {
+                save.dir_sync_step = Some(steps.len());
                 steps.push(Step::SyncDir(None));
             }
         }
@@ -105,6 +110,11 @@ impl RaftLog {
             Ok(_) => {
                 self.snapshots.on_disk.entry(group).or_default().insert(save.mark.index);
                 self.record_snapshot(group, &save)
+            }
+            // No name becomes durable in this directory any more: neither a snapshot nor a log file could be made.
+            Err(error) if save.dir_sync_step == Some(error.step) => {
+                self.fail(error.clone(), out);
+                Err(Error::Storage(error))
             }
             Err(error) => {
                 let unfinished = names::unfinished(group, save.mark.index);

@@ -35,8 +35,10 @@ use self::desk::{Desk, Owner};
 use self::start::Start;
 use crate::disk;
 
-/// Durable ends recorded with each tick: each is two syncs that an append arriving now would wait for.
-const RECORDS_PER_TICK: usize = 8;
+/// Durable ends recorded with each tick: an append arriving now waits for the syncs that these share.
+const RECORDS_PER_TICK: usize = 32;
+/// The same while copies are being opened: whoever reads many of them would wait for each of these ticks.
+const RECORDS_PER_BUSY_TICK: usize = 4;
 
 /// Copies whose `copy.meta` could not be read at the start that are tried again with each tick.
 const UNREAD_PER_TICK: usize = 4;
@@ -115,7 +117,8 @@ impl Store {
         self.desk.now = now;
         let idle = Duration::from_millis(limits::IDLE_RECORD_MS);
         let due = |(_, since): &(&SegmentId, &Instant)| now.since(**since) >= idle;
-        let due = self.desk.unrecorded.iter().filter(due).map(|(segment, _)| *segment).take(RECORDS_PER_TICK);
+        let most = if self.desk.opening > 0 { RECORDS_PER_BUSY_TICK } else { RECORDS_PER_TICK };
+        let due = self.desk.unrecorded.iter().filter(due).map(|(segment, _)| *segment).take(most);
         let due: Vec<SegmentId> = due.collect();
         for segment in due {
             self.desk.unrecorded.remove(&segment);

@@ -210,6 +210,20 @@ pub enum Request {
         /// The group.
         group: Str,
     },
+    /// Ends a user's lockouts.
+    UnlockUser {
+        /// The user; does not have to exist.
+        username: Str,
+        /// Only of logins from there; null for all.
+        address: Str,
+    },
+    /// Lists users with their roles, in order of their names.
+    ListUsersPage {
+        /// Only names after it; null for all.
+        after: Str,
+        /// Users wanted; as sent, see [`list_max_effective`].
+        max: u32,
+    },
 }
 
 /// A right of a user on the topics a pattern names.
@@ -274,6 +288,8 @@ impl Request {
             Self::SeekTime { .. } => ApiKey::SeekTime,
             Self::ListGroups { .. } => ApiKey::ListGroups,
             Self::DescribeGroup { .. } => ApiKey::DescribeGroup,
+            Self::UnlockUser { .. } => ApiKey::UnlockUser,
+            Self::ListUsersPage { .. } => ApiKey::ListUsersPage,
         }
     }
 
@@ -327,6 +343,8 @@ impl Request {
                 Self::ListGroups { topic: r.opt_blob()?, after: r.opt_blob()?, max: r.u32()? }
             }
             ApiKey::DescribeGroup => Self::DescribeGroup { topic: r.opt_blob()?, group: r.opt_blob()? },
+            ApiKey::UnlockUser => Self::UnlockUser { username: r.opt_blob()?, address: r.opt_blob()? },
+            ApiKey::ListUsersPage => Self::ListUsersPage { after: r.opt_blob()?, max: r.u32()? },
         };
         reader.finish()?;
         Ok(request)
@@ -396,6 +414,11 @@ impl Request {
                 out.put_u64(*b);
             }
             Self::DescribeGroup { topic, group } => put_strings(out, [topic, group]),
+            Self::UnlockUser { username, address } => put_strings(out, [username, address]),
+            Self::ListUsersPage { after, max } => {
+                put_strings(out, [after]);
+                out.put_u32(*max);
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ pub use groups::{GroupInfo, GroupNames, MemberInfo};
 pub use hello::Hello;
 pub use page::Page;
 pub use topics::{RangeInfo, RangeState, TopicInfo, TopicState, TopicSummaries, TopicSummary};
-pub use users::{Grant, User, UserV2};
+pub use users::{Grant, User, UserPage, UserV2};
 
 use crate::frame::PREFIX_BYTES;
 use crate::{ApiKey, Gather, Malformed, Reason};
@@ -83,6 +83,10 @@ pub enum Payload {
     Groups(GroupNames),
     /// A group.
     Group(GroupInfo),
+    /// Addresses a user was locked out at, or on the way to it, and is not any more.
+    Unlocked(u32),
+    /// Some users, with their roles.
+    UserPage(UserPage),
 }
 
 /// A response whose payload has not been read yet: what it holds depends on what was asked.
@@ -164,6 +168,8 @@ fn decode_payload(api_key: ApiKey, payload: Bytes) -> Result<Payload, Error> {
         ApiKey::SeekTime => Payload::Cursor(r.opt_blob()?.ok_or(Error::Invalid("a null cursor"))?),
         ApiKey::ListGroups => Payload::Groups(GroupNames::decode(r)?),
         ApiKey::DescribeGroup => Payload::Group(GroupInfo::decode(r)?),
+        ApiKey::UnlockUser => Payload::Unlocked(r.u32()?),
+        ApiKey::ListUsersPage => Payload::UserPage(UserPage::decode(r)?),
         ApiKey::StreamAck => return Err(Error::Invalid("a success of an operation that has none")),
         ApiKey::CreateTopic
         | ApiKey::Commit
@@ -203,7 +209,8 @@ fn encode_payload(payload: &Payload, fields: &mut BytesMut) {
     match payload {
         Payload::Empty => {}
         Payload::Token(bytes) | Payload::Cursor(bytes) => fields.put_opt_blob(Some(bytes)),
-        Payload::Stored(count) => fields.put_u32(*count),
+        Payload::Stored(count) | Payload::Unlocked(count) => fields.put_u32(*count),
+        Payload::UserPage(page) => page.encode(fields),
         Payload::Users(users) => users::encode(users, fields),
         Payload::UsersV2(users) => users::encode_v2(users, fields),
         Payload::Grants(grants) => users::encode_grants(grants, fields),

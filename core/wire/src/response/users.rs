@@ -33,6 +33,26 @@ pub struct UserV2 {
     pub permissions: Vec<Str>,
 }
 
+/// Some users, in order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserPage {
+    /// In order of their bytes.
+    pub users: Vec<UserV2>,
+    /// Whether others come after the last one.
+    pub more: bool,
+}
+
+impl UserPage {
+    pub(super) fn decode(reader: &mut Reader) -> Result<Self, Error> {
+        Ok(Self { users: decode_v2(reader)?, more: reader.bool()? })
+    }
+
+    pub(super) fn encode(&self, out: &mut BytesMut) {
+        encode_v2(&self.users, out);
+        out.put_bool(self.more);
+    }
+}
+
 /// A right as listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {

@@ -70,11 +70,11 @@ pub(crate) struct Create {
 /// A topic to remove.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Delete {
-    #[command(flatten)]
-    one: One,
     /// Do not ask; needed where nobody can be asked
     #[arg(long, short)]
     yes: bool,
+    #[command(flatten)]
+    one: One,
 }
 
 pub(crate) async fn run(command: Command) -> anyhow::Result<ExitCode> {

@@ -1,7 +1,9 @@
 //! `malachi user`: who may log in.
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 
+use client::{UserV2, features};
 use serde_json::{Value, json};
 
 use crate::connect::{self, Connect};
@@ -18,8 +20,10 @@ pub(crate) enum Command {
     Passwd(Passwd),
     /// Remove a user, its rights and its sessions
     Delete(Delete),
-    /// Give a user a role in the console
+    /// Give a user a role on the operator's surfaces
     Role(Role),
+    /// End the lock that failed logins have put on a user
+    Unlock(Unlock),
 }
 
 /// How to list them.
@@ -42,7 +46,7 @@ pub(crate) struct Create {
     /// What it may do: admin, produce, consume
     #[arg(long, value_delimiter = ',', default_value = "produce,consume")]
     perms: Vec<String>,
-    /// Its role in the console
+    /// Its role on the operator's surfaces: viewer, operator or admin
     #[arg(long)]
     role: Option<String>,
     #[command(flatten)]
@@ -74,8 +78,20 @@ pub(crate) struct Delete {
 pub(crate) struct Role {
     /// Name
     name: String,
-    /// Role; none takes it away
+    /// viewer, operator or admin; none takes it away
     role: String,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// A lock to end.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Unlock {
+    /// Name
+    name: String,
+    /// Only for logins from this address
+    #[arg(long, value_name = "ADDRESS")]
+    ip: Option<IpAddr>,
     #[command(flatten)]
     connect: Connect,
 }
@@ -87,6 +103,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Passwd(args) => passwd(args).await,
         Command::Delete(args) => delete(args).await,
         Command::Role(args) => role(args).await,
+        Command::Unlock(args) => unlock(args).await,
     }?;
     Ok(ExitCode::SUCCESS)
 }
@@ -103,16 +120,19 @@ async fn list(args: List) -> anyhow::Result<()> {
     let client = args.connect.open(connect::ADMIN).await?;
     let text = |string: &client::Str| print::name(string.as_deref().unwrap_or_default());
     let texts = |strings: &[client::Str]| strings.iter().map(text).collect();
-    let has_roles = client.server().is_some_and(|server| server.features & client::features::ROLES != 0);
-    let listed: Result<Vec<Listed>, client::Error> = if has_roles {
-        client.list_users_v2().await.map(|users| {
-            let listed = users.iter().map(|user| Listed {
-                name: text(&user.username),
-                permissions: texts(&user.permissions),
-                role: user.role.as_ref().map(|role| print::name(role)),
-            });
-            listed.collect()
-        })
+    let features = client.server().map_or(0, |server| server.features);
+    let with_roles = |users: Vec<UserV2>| {
+        let listed = users.iter().map(|user| Listed {
+            name: text(&user.username),
+            permissions: texts(&user.permissions),
+            role: user.role.as_ref().map(|role| print::name(role)),
+        });
+        listed.collect()
+    };
+    let listed: Result<Vec<Listed>, client::Error> = if features & features::USER_ADMIN != 0 {
+        client.users().await.map(with_roles)
+    } else if features & features::ROLES != 0 {
+        client.list_users_v2().await.map(with_roles)
     } else {
         client.list_users().await.map(|users| {
             let listed = users.iter().map(|user| Listed {
@@ -186,4 +206,11 @@ async fn role(args: Role) -> anyhow::Result<()> {
     let role = (args.role != "none").then_some(&args.role[..]);
     client.set_role(&args.name, role).await.map_err(|error| args.connect.explain(error))?;
     Ok(print::line(&format_args!("set role of \"{}\" to {}", args.name, args.role))?)
+}
+
+async fn unlock(args: Unlock) -> anyhow::Result<()> {
+    let client = args.connect.open(connect::ADMIN).await?;
+    let addresses = client.unlock_user(&args.name, args.ip).await;
+    let addresses = addresses.map_err(|error| args.connect.explain(error))?;
+    Ok(print::line(&format_args!("unlocked \"{}\" ({addresses} addresses)", args.name))?)
 }

@@ -1,9 +1,11 @@
 //! Topics, ranges, groups and users: one method for each operation, and whole lists from their pages.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use wire::request::Acl;
 use wire::response::{
-    Grant, GroupInfo, GroupNames, RangeInfo, TopicInfo, TopicSummaries, TopicSummary, User, UserV2,
+    Grant, GroupInfo, GroupNames, RangeInfo, TopicInfo, TopicSummaries, TopicSummary, User, UserPage, UserV2,
 };
 use wire::{Payload, Request, Str};
 
@@ -161,6 +163,37 @@ impl Client {
         let payload = self.call(Request::ListUsersV2).await?;
         let Payload::UsersV2(users) = payload else { return Err(mismatch()) };
         Ok(users)
+    }
+
+    /// Some users with their roles, in order of their names, after one when it is given; `max` 0 takes the
+    /// broker's default.
+    pub async fn list_users_page(&self, after: Option<&[u8]>, max: u32) -> Result<UserPage, Error> {
+        let request = Request::ListUsersPage { after: after.and_then(string), max };
+        let Payload::UserPage(page) = self.call(request).await? else { return Err(mismatch()) };
+        Ok(page)
+    }
+
+    /// All users with their roles, in order of their names, however many there are.
+    pub async fn users(&self) -> Result<Vec<UserV2>, Error> {
+        let mut all: Vec<UserV2> = Vec::new();
+        loop {
+            let name = |user: &UserV2| user.username.clone().unwrap_or_default();
+            let after = all.last().map(name);
+            let page = self.list_users_page(after.as_deref(), PAGE).await?;
+            let more = goes_on(page.more, after, page.users.last().map(name))?;
+            all.extend(page.users);
+            if !more {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Forgets the failed logins of a user, from one address or all; gives from how many there were any.
+    pub async fn unlock_user(&self, username: &str, address: Option<IpAddr>) -> Result<u32, Error> {
+        let address = address.and_then(|address| text(&address.to_string()));
+        let payload = self.call(Request::UnlockUser { username: text(username), address }).await?;
+        let Payload::Unlocked(addresses) = payload else { return Err(mismatch()) };
+        Ok(addresses)
     }
 
     /// Gives a user a role in the console, or takes it away.

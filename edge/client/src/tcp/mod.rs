@@ -9,12 +9,18 @@ mod producer;
 mod socket;
 mod stream;
 mod subscription;
+#[cfg(feature = "tls")]
+mod tls;
+mod transport;
 
 pub use client::Client;
 pub use consumer::{Consumer, ConsumerBuilder};
 pub use outbox::{Outbox, OutboxOptions, Receipt};
 pub use producer::{Producer, Progress};
 pub use subscription::{Push, Subscription, SubscriptionBuilder};
+#[cfg(feature = "tls")]
+pub use tls::{Tls, TlsFiles, TlsUnusable};
+pub use transport::Transport;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -29,8 +35,11 @@ pub struct Options {
     pub address: String,
     /// The user.
     pub user: String,
-    /// Its password, sent in clear over this connection.
+    /// Its password, sent over this connection: in clear, unless it speaks TLS.
     pub password: String,
+    /// Speak TLS.
+    #[cfg(feature = "tls")]
+    pub tls: Option<Tls>,
     /// What the client calls itself, for the broker's logs.
     pub name: String,
     /// Longest time to connect and authenticate.
@@ -58,6 +67,8 @@ impl Options {
             address: address.into(),
             user: user.into(),
             password: password.into(),
+            #[cfg(feature = "tls")]
+            tls: None,
             name: concat!("malachi-rust/", env!("CARGO_PKG_VERSION")).to_owned(),
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),

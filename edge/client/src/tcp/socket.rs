@@ -6,19 +6,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 use wire::response::Hello;
 use wire::{Payload, Request, Response, features, frame};
 
 use super::Options;
 use super::connection::Ticket;
+use super::transport::Transport;
 use crate::Error;
 use crate::link::{Link, Received};
 
 /// Room made for one read.
 const READ_BYTES: usize = 64 * 1024;
+/// Room that is worth a read.
+const READ_ROOM_MIN: usize = READ_BYTES / 4;
 /// Room made at once for the rest of a long frame: what it announces is believed only as it arrives.
 const READ_BYTES_MAX: usize = 1024 * 1024;
 /// How long a broken connection is read for the broker's last word.
@@ -26,8 +27,7 @@ const LAST_WORD: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Socket {
-    read: OwnedReadHalf,
-    write: OwnedWriteHalf,
+    transport: Transport,
     pub(super) link: Link<Ticket>,
     /// What the broker said of itself; `None` when it is too old to.
     pub(super) hello: Option<Hello>,
@@ -43,11 +43,8 @@ impl Socket {
     }
 
     async fn open_untimed(options: &Options) -> Result<Self, Error> {
-        let unconnected = |error| Error::Unconnected(Arc::new(error));
-        let stream = TcpStream::connect(&options.address).await.map_err(unconnected)?;
-        stream.set_nodelay(true).map_err(unconnected)?;
-        let (read, write) = stream.into_split();
-        let mut socket = Self { read, write, link: Link::new(options.frame_bytes_max), hello: None };
+        let transport = Transport::open(options).await?;
+        let mut socket = Self { transport, link: Link::new(options.frame_bytes_max), hello: None };
         socket.authenticate(options).await?;
         socket.hello = socket.greet(options).await?;
         Ok(socket)
@@ -87,12 +84,12 @@ impl Socket {
     /// has then seen everything. Whoever calls bounds the time.
     pub(super) async fn close(mut self) {
         let (outgoing, _) = self.link.buffers();
-        if self.write.write_all_buf(outgoing).await.is_err() || self.write.shutdown().await.is_err() {
+        if self.transport.write_all_buf(outgoing).await.is_err() || self.transport.shutdown().await.is_err() {
             return;
         }
         loop {
             self.link.incoming().clear();
-            if !matches!(self.read.read_buf(self.link.incoming()).await, Ok(1..)) {
+            if !matches!(self.transport.read_buf(self.link.incoming()).await, Ok(1..)) {
                 return;
             }
         }
@@ -100,20 +97,14 @@ impl Socket {
 
     /// Sends or receives some bytes, whichever can be done first. Cancelling it loses nothing.
     pub(super) async fn transfer(&mut self) -> Result<(), Error> {
-        let wants_to_send = !self.link.outgoing().is_empty();
-        let room = frame::missing(self.link.incoming()).unwrap_or(0).clamp(READ_BYTES, READ_BYTES_MAX);
-        self.link.incoming().reserve(room);
-        // The two buffers are borrowed apart: both halves are polled at once.
+        let missing = frame::missing(self.link.incoming()).unwrap_or(0);
+        let incoming = self.link.incoming();
+        if incoming.capacity() - incoming.len() < missing.max(READ_ROOM_MIN) {
+            incoming.reserve(missing.clamp(READ_BYTES, READ_BYTES_MAX));
+        }
         let (outgoing, incoming) = self.link.buffers();
-        let moved = tokio::select! {
-            read = self.read.read_buf(incoming) => match read {
-                Ok(0) => return Err(Error::Closed),
-                Ok(_) => return Ok(()),
-                Err(error) => Err(error),
-            },
-            written = self.write.write_buf(outgoing), if wants_to_send => written,
-        };
-        match moved {
+        match self.transport.transfer(outgoing, incoming).await {
+            Ok(Some(0)) => Err(Error::Closed),
             Ok(_) => Ok(()),
             Err(error) => {
                 self.read_last_word().await;
@@ -126,7 +117,7 @@ impl Socket {
     /// bytes. Whoever drives the link looks at what was received before it believes the operating system,
     /// which has less to say.
     async fn read_last_word(&mut self) {
-        let read_on = async { while let Ok(1..) = self.read.read_buf(self.link.incoming()).await {} };
+        let read_on = async { while let Ok(1..) = self.transport.read_buf(self.link.incoming()).await {} };
         // Whatever came within the time is looked at, so running out of it is no failure.
         let _ = timeout(LAST_WORD, read_on).await;
     }

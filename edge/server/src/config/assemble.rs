@@ -7,8 +7,10 @@ use std::num::NonZeroU32;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use super::tls;
+use broker::Sweep;
+
 use super::{Config, Connections, Environment, Identity, Lockout, LogFormat, Ports, Storage, Values};
+use super::{peer, tls};
 use crate::http::HeadLimits;
 use crate::identity::{self, Rate};
 
@@ -27,6 +29,7 @@ pub(super) fn config(values: &mut Values, environment: Environment) -> Config {
         ports: ports(values),
         connections: connections(values),
         tls: tls::tls(values, environment),
+        peer: peer::peer(values, environment),
         storage: storage(values, environment),
         identity: identity(values, environment),
         shutdown_grace: values.millis("SHUTDOWN_GRACE_MS"),
@@ -158,6 +161,11 @@ fn storage(values: &mut Values, environment: Environment) -> Storage {
         raft_dir,
         segment_bytes: values.number("SEGMENT_MAX_BYTES"),
         segment_age: values.millis("SEGMENT_MAX_AGE_MS").min(SEGMENT_AGE_MAX),
+        orphans: match values.text("RETENTION_ORPHAN_SWEEP") {
+            Some("report") => Sweep::Report,
+            Some("off") => Sweep::Off,
+            Some(_) | None => Sweep::Delete,
+        },
     }
 }
 

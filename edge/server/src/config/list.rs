@@ -87,8 +87,11 @@ const TLS: &[Setting] = &[
     is("TLS_VERSIONS", List, "tlsv1.3,tlsv1.2", "versions spoken"),
     is("TLS_VERIFY", Words(&["verify_none", "verify_peer"]), "verify_none", "whether client certificates are asked for and checked"),
     is("TLS_FAIL_IF_NO_PEER_CERT", On, "false", "with `verify_peer`, refuses clients without a certificate"),
-    later("DIST_TLS", On, "false", "mutual TLS between nodes"),
-    later("DIST_TLS_OPTFILE", Text, "", "its settings file"),
+    is("DIST_TLS", On, "false", "mutual TLS between nodes, with the three files below"),
+    is("PEER_TLS_CERTFILE", Text, "", "this node's certificate chain for it, PEM; it needs the names and numbers the node is dialled by"),
+    is("PEER_TLS_KEYFILE", Text, "", "its private key, PEM"),
+    is("PEER_TLS_CACERTFILE", Text, "", "authorities whose certificates are nodes of this cluster, PEM"),
+    never("DIST_TLS_OPTFILE", Text, "", "settings file of another runtime; the three above take its place"),
 ];
 
 #[rustfmt::skip]
@@ -186,7 +189,7 @@ const RETENTION: &[Setting] = &[
     later("RETENTION_METRICS_MAX_GROUPS", ANY, "1000", "groups with a metric of their own"),
     later("RETENTION_SKIP_LEDGER_MAX", FROM_1, "10000", "skips remembered"),
     later("RETENTION_SKIP_LOG_WINDOW_MS", ANY, "600000", "ms with one line about one reader"),
-    later("RETENTION_ORPHAN_SWEEP", Words(&["delete", "report", "off"]), "delete", "what is done with directories nobody lists"),
+    is("RETENTION_ORPHAN_SWEEP", Words(&["delete", "report", "off"]), "delete", "what a start does with segment copies that no topic lists"),
     later("RETENTION_ORPHAN_SWEEP_INTERVAL_MS", FROM_1, "300000", "ms between looks for them"),
     later("RETENTION_ORPHAN_MIN_AGE_MS", ANY, "600000", "youngest that may go, ms"),
     later("RETENTION_ORPHAN_SIGHTINGS", FROM_1, "2", "looks in a row before it goes"),
@@ -198,6 +201,9 @@ const RETENTION: &[Setting] = &[
 const CLUSTER: &[Setting] = &[
     later("LOG_CLUSTER", Text, "malachi_log", "name of the control plane"),
     is("LOG_NODES", List, "", "nodes of the cluster as `name@host`; more than one is refused in this build"),
+    is("PEER_PORT", Port, "4043", "port of the nodes among themselves, on every address; must differ from the other ports"),
+    is("PEER_ADDRESS", Text, "", "where the other nodes reach this one, as `host` or `host:port`; a name is looked up at every attempt"),
+    is("CLUSTER_SECRET", Text, "", "what all nodes of a cluster know and prove to each other, at least 16 bytes; production starts no cluster with neither this nor MALACHI_DIST_TLS").secret(),
     later("LOG_REPLICATION_FACTOR", STRICT_FROM_1, "3", "replicas of a segment, at most one per node"),
     later("LOG_VNODES", STRICT_FROM_1, "1", "shards of the metadata at the first start"),
     later("LOG_VNODE_REPLICATION_FACTOR", STRICT_FROM_1, "3", "members of a shard, at most one per node"),

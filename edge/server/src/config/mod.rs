@@ -11,6 +11,7 @@ mod assemble;
 #[cfg(test)]
 mod docs;
 mod list;
+pub(crate) mod peer;
 mod report;
 mod setting;
 mod sources;
@@ -20,6 +21,8 @@ mod values;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use broker::Sweep;
 
 use crate::http::HeadLimits;
 use crate::identity::{Defaults, Passwords, Rate, SessionRules};
@@ -63,6 +66,9 @@ pub(crate) struct Config {
     pub(crate) connections: Connections,
     /// `None` serves clients in plaintext.
     pub(crate) tls: Option<crate::tls::Settings>,
+    /// How this node meets the others. Nobody does yet: this build runs one node.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the peer port opens with the first cluster"))]
+    pub(crate) peer: peer::Peer,
     pub(crate) storage: Storage,
     pub(crate) identity: Identity,
     /// Time for work in flight after the listener stops.
@@ -117,6 +123,8 @@ pub(crate) struct Storage {
     pub(crate) segment_bytes: u64,
     /// Age at which it is.
     pub(crate) segment_age: Duration,
+    /// What becomes of copies nobody lists.
+    pub(crate) orphans: Sweep,
 }
 
 /// Users, passwords and sessions.

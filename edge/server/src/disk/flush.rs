@@ -20,80 +20,42 @@ use std::sync::Arc;
 use bytes::Bytes;
 use storage::disk::{Completion, Error, FileId, Job, JobId, Output, Step};
 
+use super::abreast;
 use super::failure::Failure;
 use super::file::OpenFile;
 use super::syncers::Target;
 use super::volume::Volume;
 
-/// Runs the next job of `waiting`, with all behind it that can share its syncs. `waiting` is not empty.
+/// Runs the next job of `waiting`, with all behind it that can share its syncs or run beside it. `waiting` is not
+/// empty.
 pub(super) fn run_next(volume: &mut Volume, waiting: &mut VecDeque<Job>, complete: &dyn Fn(Completion)) {
     let able = waiting.iter().take_while(|job| can_share(job)).count();
     if able > 0 {
         Flush::new(waiting.drain(..able)).run(volume, complete);
         return;
     }
-    let looking = waiting.iter().take_while(|job| only_looks(job)).count();
-    if looking > 1 {
-        look(volume, waiting.drain(..looking).collect(), complete);
+    let reaches = abreast::gather(waiting.iter());
+    if reaches.len() > 1 {
+        abreast::run(volume, waiting.drain(..reaches.len()), reaches, complete);
     } else if let Some(job) = waiting.pop_front() {
         complete(run_alone(volume, &job));
     }
 }
 
-/// Syncs of directories first, then nothing that changes a name or a byte: a store's start is made of these.
-fn only_looks(job: &Job) -> bool {
-    let rest = job.steps.iter().skip_while(|step| matches!(step, Step::SyncDir(_)));
-    rest.into_iter().all(|step| matches!(step, Step::Open { .. } | Step::Close(_)) || step.is_reading())
-}
-
-/// Runs jobs that only look. None of them changes a name, so all of their directories can be synced before the
-/// first of them goes on.
-fn look(volume: &mut Volume, jobs: Vec<Job>, complete: &dyn Fn(Completion)) {
-    let dirs = jobs.iter().flat_map(|job| &job.steps);
-    let dirs = dirs.filter_map(|step| if let Step::SyncDir(dir) = step { Some(dir.clone()) } else { None });
-    let synced = volume.sync_dirs(dirs.collect());
-    for job in jobs {
-        complete(run_with(volume, &job, &mut |volume, step| match step {
-            Step::SyncDir(dir) => {
-                let result = synced.get(dir).expect("every directory of these jobs was synced");
-                result.clone().map(|()| Output::Done)
-            }
-            Step::Open { .. } | Step::Close(_) | Step::Read { .. } | Step::List(_) => volume.run(step),
-            Step::CreateDir(_)
-            | Step::RemoveDir(_)
-            | Step::Create { .. }
-            | Step::Write { .. }
-            | Step::Zero { .. }
-            | Step::Sync(_)
-            | Step::Truncate { .. }
-            | Step::Rename { .. }
-            | Step::Remove(_) => unreachable!("only jobs that look come here"),
-        }));
-    }
-}
-
 fn is_write(step: &Step) -> bool {
-    matches!(step, Step::Write { .. } | Step::Zero { .. })
+    matches!(step, Step::Write { .. } | Step::Zero { .. } | Step::Truncate { .. })
 }
 
-/// Writes and zeroings first, then syncs only.
+/// Writes, zeroings and truncations first, then syncs only.
 fn can_share(job: &Job) -> bool {
     let syncs = job.steps.iter().skip_while(|step| is_write(step));
     syncs.into_iter().all(|step| matches!(step, Step::Sync(_)))
 }
 
 fn run_alone(volume: &mut Volume, job: &Job) -> Completion {
-    run_with(volume, job, &mut Volume::run)
-}
-
-fn run_with(
-    volume: &mut Volume,
-    job: &Job,
-    run: &mut dyn FnMut(&mut Volume, &Step) -> Result<Output, Failure>,
-) -> Completion {
     let mut result = Ok(Output::Done);
     for (index, step) in job.steps.iter().enumerate() {
-        result = run(volume, step).map_err(|failure| failure.in_step(index));
+        result = volume.run(step).map_err(|failure| failure.in_step(index));
         if result.is_err() {
             volume.shared.counters.failed();
             break;
@@ -135,14 +97,16 @@ impl Member {
 
 fn file_of(step: &Step) -> Option<FileId> {
     match step {
-        Step::Write { file, .. } | Step::Zero { file, .. } | Step::Sync(file) => Some(*file),
+        Step::Write { file, .. }
+        | Step::Zero { file, .. }
+        | Step::Truncate { file, .. }
+        | Step::Sync(file) => Some(*file),
         Step::CreateDir(_)
         | Step::RemoveDir(_)
         | Step::SyncDir(_)
         | Step::Open { .. }
         | Step::Create { .. }
         | Step::Close(_)
-        | Step::Truncate { .. }
         | Step::Rename { .. }
         | Step::Remove(_)
         | Step::Read { .. }
@@ -205,7 +169,7 @@ impl Flush {
             let result = if let Step::Write { at: place, data, .. } = step {
                 self.add(volume, file, Part { member: at, step: index, end: *place }, data)
             } else if is_write(step) {
-                // Zeroing brings its own buffers and joins nothing.
+                // Zeroing brings its own buffers, and a truncation none: they join nothing.
                 self.write_run(volume, file);
                 if self.members[at].result.is_err() { Ok(()) } else { volume.run(step).map(|_| ()) }
             } else {

@@ -2,7 +2,8 @@
 //!
 //! The storage thread takes everything that waits. Consecutive jobs that write and then sync share their
 //! syncs (see [`flush`]); nothing is ever delayed to gather more, because the sync that runs *is* the time in
-//! which the next jobs gather. Every other job runs alone, in order. Jobs that only read go to the readers.
+//! which the next jobs gather. Other jobs that reach nothing in common run side by side (see [`abreast`]), the
+//! rest alone, in order. Jobs that only read go to the readers.
 //!
 //! Owns: the threads, the open files, the lock of the data directory, the translation of the operating
 //! system's errors. Decides nothing: what to write where is the store's business, and how much may wait is
@@ -15,6 +16,7 @@
 //! - A file whose write or sync failed is poisoned and its cached pages are dropped, so that opening it again
 //!   shows the device's bytes and not the cache's (Linux marks pages that failed to reach the device clean).
 
+mod abreast;
 mod channel;
 mod counters;
 mod failure;

@@ -223,6 +223,91 @@ fn lookups_that_wait_share_their_syncs_and_not_their_failures() {
     assert_eq!(bench.volume.shared.counters.snapshot().syncs - before, 101, "the root and each directory");
 }
 
+/// What makes a file in a directory of its own, as a copy is made.
+fn making(dir: &Name, file: FileId, content: &[u8]) -> Vec<Step> {
+    let at = |name: &str| Path { dir: Some(dir.clone()), name: Name::new(name).expect("a name") };
+    vec![
+        Step::Create { file, path: at("aside") },
+        write(file, 0, content),
+        Step::Sync(file),
+        Step::Close(file),
+        Step::Rename { from: at("aside"), to: at("f") },
+        Step::SyncDir(Some(dir.clone())),
+        Step::SyncDir(None),
+    ]
+}
+
+#[test]
+fn jobs_with_nothing_in_common_share_the_wait_and_not_their_failures() {
+    let mut bench = Bench::new();
+    let dir = |number: u64| Name::new(&format!("d{number}")).expect("a name");
+    // Somebody was there before.
+    assert_eq!(bench.run(vec![vec![Step::CreateDir(dir(7))]]), [DONE]);
+    let all = |number: u64| {
+        let mut steps = vec![Step::CreateDir(dir(number))];
+        steps.extend(making(&dir(number), FileId(number), b"made"));
+        steps
+    };
+    let before = bench.volume.shared.counters.snapshot().syncs;
+    let outcomes = bench.run((1..=40).map(all).collect());
+    for (outcome, number) in outcomes.into_iter().zip(1..) {
+        assert_eq!(outcome, if number == 7 { Err((ErrorKind::Exists, 0)) } else { DONE }, "{number}");
+    }
+    let syncs = bench.volume.shared.counters.snapshot().syncs - before;
+    assert_eq!(syncs, 39 + 39 + 1, "each file, each directory, and the root once");
+    for number in (1..=40).filter(|number| *number != 7) {
+        let path = Path { dir: Some(dir(number)), name: Name::new("f").expect("a name") };
+        let id = FileId(100 + number);
+        assert_eq!(bench.run(vec![vec![Step::Open { file: id, path }]]), [Ok(Output::Length(4))]);
+        assert_eq!(bench.content(id), &b"made"[..]);
+    }
+}
+
+#[test]
+fn jobs_that_reach_the_same_run_one_after_the_other() {
+    let mut bench = Bench::new();
+    let dir = |number: u64| Name::new(&format!("d{number}")).expect("a name");
+    let mut jobs: Vec<Vec<Step>> = (0..3).map(|number| vec![Step::CreateDir(dir(number))]).collect();
+    let path = |number| Path { dir: Some(dir(number)), name: Name::new("f").expect("a name") };
+    for round in 0..5 {
+        for number in 0..3 {
+            let content = format!("{number} {round}");
+            jobs.push(making(&dir(number), FileId(10 * round + number), content.as_bytes()));
+            if round < 4 {
+                jobs.push(vec![Step::Remove(path(number)), Step::SyncDir(Some(dir(number)))]);
+            }
+        }
+    }
+    let expected = vec![DONE; jobs.len()];
+    assert_eq!(bench.run(jobs), expected);
+    for number in 0..3 {
+        let id = FileId(1000 + number);
+        assert_eq!(
+            bench.run(vec![vec![Step::Open { file: id, path: path(number) }]]),
+            [Ok(Output::Length(3))]
+        );
+        assert_eq!(bench.content(id), format!("{number} 4"));
+    }
+}
+
+#[test]
+fn truncations_share_syncs_and_keep_their_place_among_writes() {
+    let mut bench = Bench::new();
+    let (a, b) = (FileId(1), FileId(2));
+    bench.create(a);
+    bench.create(b);
+    let before = bench.volume.shared.counters.snapshot().syncs;
+    let outcomes = bench.run(vec![
+        vec![write(a, 0, b"abcdef"), Step::Sync(a)],
+        vec![Step::Truncate { file: a, len: 2 }, Step::Sync(a)],
+        vec![Step::Truncate { file: b, len: 3 }, Step::Sync(b)],
+        vec![write(a, 2, b"x"), Step::Sync(a)],
+    ]);
+    assert_eq!(outcomes, [DONE, DONE, DONE, DONE]);
+    assert_eq!(bench.volume.shared.counters.snapshot().syncs - before, 2, "one for each file");
+    assert_eq!((bench.content(a), bench.content(b)), (Bytes::from("abx"), Bytes::from("\0\0\0")));
+}
+
 /// While one completion is being handled nothing else completes; all that came meanwhile shares one sync.
 #[test]
 fn jobs_gather_while_the_disk_is_busy() {

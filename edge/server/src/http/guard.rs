@@ -1,8 +1,9 @@
-//! Who may look: an administrator, by a session's token or by name and password.
+//! Who may look: an administrator or whoever has a role, by a session's token or by name and password.
 //!
 //! A token that is good costs nothing; what fails counts against the address.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use wire::Reason;
 
 use super::{Shared, json};
+use crate::audit::{Kind, Line as AuditLine};
 use crate::identity::{Counted, Limit, Proof, Refused, log_in};
 use crate::line::Line;
 
@@ -64,12 +66,31 @@ enum Presented {
     Password(Proof),
 }
 
-/// Lets an administrator pass.
-pub(super) async fn administrator(
-    shared: &Shared,
-    client: IpAddr,
-    headers: &HeaderMap,
-) -> Result<(), Refusal> {
+/// Lets those pass who may look.
+pub(super) async fn may_look(shared: &Shared, client: IpAddr, headers: &HeaderMap) -> Result<(), Refusal> {
+    let passed = pass(shared, client, headers).await;
+    audit(shared, client, &passed);
+    passed.map(drop)
+}
+
+/// Tells the auditor; that nothing was presented is no attempt.
+fn audit(shared: &Shared, client: IpAddr, passed: &Result<Arc<str>, Refusal>) {
+    let failure = match passed {
+        Ok(_) => None,
+        Err(Refusal::Unauthenticated) => return,
+        Err(Refusal::TooOften(_)) => Some(Reason::RateLimitExceeded.as_str()),
+        Err(Refusal::Forbidden(reason)) => Some(*reason),
+        Err(Refusal::Unavailable) => Some(Reason::Unavailable.as_str()),
+    };
+    let kind = if failure.is_some() { Kind::DashboardAuthFailure } else { Kind::DashboardAccess };
+    shared.metrics.audited(kind);
+    let actor = passed.as_deref().unwrap_or_default();
+    let action = "http_GET_/metrics";
+    AuditLine { kind, actor, client: Some(client), action, failure, object: "", detail: "" }.write();
+}
+
+/// Gives the name of who may.
+async fn pass(shared: &Shared, client: IpAddr, headers: &HeaderMap) -> Result<Arc<str>, Refusal> {
     let presented = presented(headers).ok_or(Refusal::Unauthenticated)?;
     look(shared, client)?;
     let core = shared.core.upgrade().ok_or(Refusal::Unavailable)?;
@@ -78,9 +99,9 @@ pub(super) async fn administrator(
         Presented::Token(token) => by_token(shared, client, headers, &token)?,
         Presented::Password(proof) => by_password(shared, client, &mut line, proof).await?,
     };
-    let request = Request::Users(Users::Check);
+    let (user, request) = (Arc::clone(&session.user), Request::Users(Users::Look));
     match line.ask(|id| Event::Request { id, session, request }).await {
-        Some(Reply::Done) => Ok(()),
+        Some(Reply::Done) => Ok(user),
         Some(Reply::Failed(Reason::PermissionDenied)) => Err(Refusal::Forbidden("insufficient_permissions")),
         Some(_) | None => Err(Refusal::Unavailable),
     }

@@ -32,7 +32,7 @@ impl Readiness {
         self.0.store(ready, Ordering::Release);
     }
 
-    fn get(&self) -> bool {
+    pub(crate) fn get(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
@@ -79,7 +79,7 @@ async fn metrics_text(
     headers: HeaderMap,
 ) -> Response {
     if shared.login
-        && let Err(refusal) = guard::administrator(&shared, peer.ip().to_canonical(), &headers).await
+        && let Err(refusal) = guard::may_look(&shared, peer.ip().to_canonical(), &headers).await
     {
         return refusal.into_response();
     }

@@ -3,8 +3,11 @@
 //! Owns names, units and help texts. Counting costs an atomic or two and no lock; what the core and the disks keep
 //! for themselves is asked for when somebody looks (`observed`).
 
+#[cfg(test)]
+mod docs;
 mod observed;
 mod process;
+mod series;
 
 use std::time::Duration;
 
@@ -15,12 +18,14 @@ use prometheus::{
 };
 use wire::{ApiKey, Reason};
 
+use crate::audit::Kind;
+
 pub(crate) use observed::{Observed, Seen};
 
 /// Content type of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// One more than the largest number of an operation.
-const OPERATIONS: usize = 51;
+const OPERATIONS: usize = 53;
 
 /// Everything that is counted where it happens.
 #[derive(Debug)]
@@ -50,9 +55,13 @@ pub(crate) struct Metrics {
     pub(crate) core_busy: Counter,
     pub(crate) core_bursts: IntCounter,
     notices: IntCounterVec,
+    audited: IntCounterVec,
     sealed: IntCounterVec,
     paused_seconds: Histogram,
     seen: Seen,
+    /// Every series there is.
+    #[cfg(test)]
+    described: Vec<docs::Described>,
 }
 
 /// What a connection is doing, as a label.
@@ -77,14 +86,20 @@ impl Drop for Held {
 }
 
 /// Makes series and registers them.
-struct Maker<'a>(&'a Registry);
+struct Maker<'a> {
+    registry: &'a Registry,
+    #[cfg(test)]
+    described: std::cell::RefCell<Vec<docs::Described>>,
+}
 
 const DISTINCT: &str = "every name is registered once, and is a name";
 
 impl Maker<'_> {
     fn keep<C: prometheus::core::Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
         let made = made.expect(DISTINCT);
-        self.0.register(Box::new(made.clone())).expect(DISTINCT);
+        #[cfg(test)]
+        self.described.borrow_mut().extend(made.desc().into_iter().map(docs::Described::of));
+        self.registry.register(Box::new(made.clone())).expect(DISTINCT);
         made
     }
 
@@ -122,7 +137,11 @@ impl Maker<'_> {
 impl Metrics {
     pub(crate) fn new() -> Self {
         let registry = Registry::new();
-        let make = Maker(&registry);
+        let make = Maker {
+            registry: &registry,
+            #[cfg(test)]
+            described: std::cell::RefCell::default(),
+        };
         let io = make.counters("malachi_io_bytes_total", "Bytes over client connections", &["direction"]);
         let requests = make.counters("malachi_requests_total", "Requests decoded", &["operation"]);
         let answers = make.counters(
@@ -180,14 +199,25 @@ impl Metrics {
                 "Changes of state and failures the node has told of, by kind",
                 &["kind"],
             ),
+            audited: make.counters(
+                "malachi_audit_events_total",
+                "Lines of the audit log, by what happened",
+                &["event_type"],
+            ),
             sealed: make.counters("malachi_segments_sealed_total", "Segments sealed, by cause", &["cause"]),
             paused_seconds: make.seconds(
                 "malachi_range_pause_seconds",
                 "How long producers to a range that came of a split or merge had to wait",
             ),
             seen: Seen::new(&make),
+            #[cfg(test)]
+            described: make.described.take(),
             registry,
         };
+        // A series that appears with the first failure cannot be watched for it.
+        for kind in Kind::ALL {
+            metrics.audited.with_label_values(&[kind.as_str()]).reset();
+        }
         for doing in [Doing::Welcome, Doing::Serving, Doing::Streaming] {
             metrics.state(doing).set(0);
         }
@@ -248,6 +278,9 @@ impl Metrics {
             | Reply::Credentials(_)
             | Reply::Welcome(_)
             | Reply::Users(_)
+            | Reply::UsersAndRoles(_)
+            | Reply::UserPage(..)
+            | Reply::Unlocked(_)
             | Reply::Rights(_)
             | Reply::Failed(_) => {}
         }
@@ -316,6 +349,11 @@ impl Metrics {
     /// The node told of something.
     pub(crate) fn notice(&self, kind: &str) {
         self.notices.with_label_values(&[kind]).inc();
+    }
+
+    /// The audit log has a line more.
+    pub(crate) fn audited(&self, kind: Kind) {
+        self.audited.with_label_values(&[kind.as_str()]).inc();
     }
 
     /// A segment takes records; producers waited so long.

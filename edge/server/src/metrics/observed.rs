@@ -11,6 +11,7 @@ use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, Metr
 use prometheus::{Gauge, IntCounterVec, IntGauge};
 
 use super::process::Process;
+use super::series::{OfCore, core_series};
 use super::{Maker, volume};
 use crate::disk::{SYNC_BUCKETS, Snapshot};
 
@@ -26,8 +27,7 @@ pub(crate) struct Observed {
     pub(crate) raft: Snapshot,
 }
 
-/// How a series is read off the core, off a disk.
-type OfCore = fn(&Observed) -> usize;
+/// How a series is read off a disk.
 type OfDisk = fn(&Snapshot) -> u64;
 
 /// The series, and what was seen last.
@@ -78,7 +78,7 @@ impl Seen {
         let Some((at, observed)) = *last else { return Vec::new() };
         self.age.set(now.duration_since(at).as_secs_f64());
         for (gauge, value) in &self.core {
-            set(gauge, value(&observed) as u64);
+            set(gauge, value(&observed));
         }
         let disks = [(Volume::Log, observed.log), (Volume::Raft, observed.raft)];
         for (counters, value) in &self.disks {
@@ -96,33 +96,6 @@ fn set(gauge: &IntGauge, value: u64) {
     gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
 }
 
-fn core_series(make: &Maker<'_>) -> Vec<(IntGauge, OfCore)> {
-    let series: [(&str, &str, OfCore); 13] = [
-        ("malachi_core_requests_waiting", "Batches of requests that wait for the core", |o| {
-            o.requests_waiting
-        }),
-        ("malachi_core_completions_waiting", "Disk jobs done that wait for the core", |o| {
-            o.completions_waiting
-        }),
-        ("malachi_topics", "Topics", |o| o.gauges.topics),
-        ("malachi_ranges", "Ranges this node appends to, or has to end a segment of", |o| o.gauges.ranges),
-        ("malachi_open_segments", "Segments that take records", |o| o.gauges.open_segments),
-        ("malachi_stopped_ranges", "Ranges that take no records until a person has looked", |o| {
-            o.gauges.stopped_ranges
-        }),
-        ("malachi_blocked_ranges", "Ranges that wait for the ones they came of to end", |o| {
-            o.gauges.blocked_ranges
-        }),
-        ("malachi_produces_waiting", "Produce requests without an answer", |o| o.gauges.produces.0),
-        ("malachi_produce_bytes_waiting", "Their bytes", |o| o.gauges.produces.1),
-        ("malachi_parked_readers", "Long polls and streams that wait for records", |o| o.gauges.parked),
-        ("malachi_streams", "Open push streams", |o| o.gauges.streams),
-        ("malachi_groups", "Groups with members", |o| o.gauges.groups.0),
-        ("malachi_members", "Members of groups", |o| o.gauges.groups.1),
-    ];
-    series.into_iter().map(|(name, help, value)| (make.gauge(name, help), value)).collect()
-}
-
 fn disk_series(make: &Maker<'_>) -> Vec<(IntCounterVec, OfDisk)> {
     let series: [(&str, &str, OfDisk); 7] = [
         ("malachi_disk_flushes_total", "Times waiting jobs were written and synced together", |s| s.flushes),
@@ -136,11 +109,15 @@ fn disk_series(make: &Maker<'_>) -> Vec<(IntCounterVec, OfDisk)> {
     series.into_iter().map(|(name, help, value)| (make.counters(name, help, &["volume"]), value)).collect()
 }
 
+/// Built anew from what the disks count: its name and help.
+pub(super) const SYNC_SECONDS: (&str, &str) =
+    ("malachi_disk_sync_duration_seconds", "Duration of syncs of files and directories");
+
 /// How long the syncs of each disk took.
 fn sync_seconds(disks: &[(Volume, Snapshot)]) -> MetricFamily {
     let mut family = MetricFamily::default();
-    family.set_name("malachi_disk_sync_duration_seconds".to_owned());
-    family.set_help("Duration of syncs of files and directories".to_owned());
+    family.set_name(SYNC_SECONDS.0.to_owned());
+    family.set_help(SYNC_SECONDS.1.to_owned());
     family.set_field_type(MetricType::HISTOGRAM);
     let metrics = disks.iter().map(|(disk, snapshot)| {
         let mut label = LabelPair::default();
@@ -192,7 +169,16 @@ mod tests {
             sync_buckets,
             ..Snapshot::default()
         };
-        let gauges = Gauges { streams: 4, produces: (1, 100), ..Gauges::default() };
+        let store = storage::store::Gauges { held_bytes: 12, journal_usable: true, ..Default::default() };
+        let raft_log = storage::raft_log::Gauges { entry_bytes: 13, ..Default::default() };
+        let gauges = Gauges {
+            streams: 4,
+            produces: (1, 100),
+            unlisted_copies: 2,
+            store,
+            raft_log,
+            ..Gauges::default()
+        };
         let observed =
             Observed { gauges, requests_waiting: 9, completions_waiting: 0, log, raft: Snapshot::default() };
         for text in [metrics.text(Some(observed), 0), metrics.text(None, 0)] {
@@ -200,6 +186,10 @@ mod tests {
                 "malachi_streams 4",
                 "malachi_produce_bytes_waiting 100",
                 "malachi_core_requests_waiting 9",
+                "malachi_store_held_bytes 12",
+                "malachi_store_journal_usable 1",
+                "malachi_store_unlisted_copies 2",
+                "malachi_raft_log_entry_bytes 13",
                 r#"malachi_disk_flushes_total{volume="log"} 7"#,
                 r#"malachi_disk_sync_duration_seconds_bucket{volume="log",le="0.000004"} 0"#,
                 r#"malachi_disk_sync_duration_seconds_bucket{volume="log",le="0.000008"} 2"#,

@@ -14,6 +14,7 @@ use wire::{ApiKey, Payload, Reason, Response};
 use super::connection::{Connection, Input, Stream};
 use super::in_work::{Slot, Then};
 use super::translate::{self, NewPassword};
+use crate::audit::Change;
 use crate::identity::Overloaded;
 use crate::line::Answer;
 use crate::metrics::Doing;
@@ -33,22 +34,30 @@ impl Connection<'_> {
             Answer::Push { stream, fetched } => self.push(stream, fetched),
             Answer::Ended { stream, reason } => self.ended(stream, reason),
             Answer::Hashed { number, hash } => self.hashed(number, hash),
+            Answer::Renewed(session) => self.session = session,
             Answer::Revoked => self.revoked = true,
         }
     }
 
     fn reply(&mut self, number: u64, reply: Reply) {
         let Some(slot) = self.in_work.end(number) else { return };
-        let Slot { correlation_id, operation, arrived, bytes, then } = slot;
+        let Slot { correlation_id, operation, arrived, bytes, then, change } = slot;
         let asked = Asked { correlation_id, operation };
         match (then, reply) {
-            (Then::Refuse(reason), Reply::Done) => self.refuse(asked, reason),
-            (Then::Hash(change, password), Reply::Done) => {
-                let then = Then::Change(change);
-                self.hash(Slot { correlation_id, operation, arrived, bytes, then }, password);
+            (Then::Refuse(reason), Reply::Done) => {
+                self.audit_refusal(change.as_deref(), operation, reason);
+                self.refuse(asked, reason);
+            }
+            (Then::Hash(new, password), Reply::Done) => {
+                let then = Then::Change(new);
+                self.hash(Slot { correlation_id, operation, arrived, bytes, then, change }, password);
             }
             // The rest is passed on: what was asked for, or that the session is no administrator.
             (then, reply) => {
+                if let Some(change) = change {
+                    self.shared.metrics.audited(change.kind());
+                    change.answered(&self.session.user, self.client, operation.name(), &reply);
+                }
                 let metrics = &self.shared.metrics;
                 metrics.answered(operation, &reply, self.now.duration_since(arrived));
                 if let Reply::Stored(_) = reply {
@@ -66,6 +75,13 @@ impl Connection<'_> {
         }
     }
 
+    fn audit_refusal(&self, change: Option<&Change>, operation: ApiKey, reason: Reason) {
+        if let Some(change) = change {
+            self.shared.metrics.audited(change.kind());
+            change.refused(&self.session.user, self.client, operation.name(), reason);
+        }
+    }
+
     fn refuse(&mut self, asked: Asked, reason: Reason) {
         self.shared.metrics.refused(asked.operation, reason);
         Response::Error(reason).encode(asked.correlation_id, &mut self.out);
@@ -77,7 +93,8 @@ impl Connection<'_> {
         let number = self.in_work.start_alone(slot);
         let hashing = self.shared.doors.pool.hash(password, move |hash| tell(&answers, number, hash));
         if hashing == Err(Overloaded) {
-            self.in_work.end(number);
+            let change = self.in_work.end(number).and_then(|slot| slot.change);
+            self.audit_refusal(change.as_deref(), asked.operation, Reason::Overloaded);
             self.refuse(asked, Reason::Overloaded);
         }
     }
@@ -86,11 +103,12 @@ impl Connection<'_> {
         let Some(slot) = self.in_work.end(number) else { return };
         let asked = Asked { correlation_id: slot.correlation_id, operation: slot.operation };
         match (slot.then, hash) {
-            (Then::Change(change), Some(hash)) => {
+            (Then::Change(new), Some(hash)) => {
                 let then = Then::Answer(Form::Records);
-                self.ask(Slot { then, ..slot }, NewPassword::with(change, hash));
+                self.ask(Slot { then, ..slot }, NewPassword::with(new, hash));
             }
             (Then::Change(_) | Then::Answer(_) | Then::Stream | Then::Refuse(_) | Then::Hash(..), _) => {
+                self.audit_refusal(slot.change.as_deref(), asked.operation, Reason::InternalError);
                 self.refuse(asked, Reason::InternalError)
             }
         }

@@ -30,11 +30,14 @@ use super::socket::{self, READ_BYTES_MIN, Socket};
 use super::translate::{self, Ask};
 use super::welcome::{self, Guest};
 use super::{Shared, stopped};
+use crate::audit::Change;
 use crate::line::Line;
 use crate::metrics::{Doing, Held};
 
 /// Most room made in one go for a frame that was announced: a claim until its bytes arrive.
 const READ_BYTES_MAX: usize = 1024 * 1024;
+/// Room that is worth a read.
+const READ_ROOM_MIN: usize = READ_BYTES_MIN / 4;
 /// Unread frames kept while requests are in work, so that a close is noticed.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
 
@@ -46,6 +49,7 @@ pub(super) async fn run(socket: Socket, client: IpAddr, shared: &Shared, stop: w
     let Guest { socket, buffer, line, session, out } = guest;
     let connection = Connection {
         socket,
+        client,
         in_work: InWork::starting_at(line.next),
         line,
         session,
@@ -67,6 +71,7 @@ pub(super) async fn run(socket: Socket, client: IpAddr, shared: &Shared, stop: w
 /// A connection that serves requests.
 pub(super) struct Connection<'a> {
     socket: Socket,
+    pub(super) client: IpAddr,
     pub(super) line: Line,
     pub(super) session: Session,
     pub(super) shared: &'a Shared,
@@ -282,6 +287,7 @@ impl Connection<'_> {
         match asked {
             Ok(Ask::Node(request, form)) => {
                 let mut slot = slot(Then::Answer(form));
+                slot.change = Change::of(&request).map(Box::new);
                 if let Request::Produce(produce) = &request {
                     if !self.may_publish() {
                         return self.refusal(slot, Reason::RateLimited);
@@ -292,10 +298,13 @@ impl Connection<'_> {
                 }
                 Next::Ask(slot, request)
             }
-            Ok(Ask::Hash(_, password)) if !self.shared.doors.passwords.allow(&password) => {
-                Next::Check(slot(Then::Refuse(Reason::InvalidPassword)))
+            Ok(Ask::Hash(new, password)) => {
+                let change = Some(Box::new(new.change()));
+                let allowed = self.shared.doors.passwords.allow(&password);
+                let refused = Then::Refuse(Reason::InvalidPassword);
+                let then = if allowed { Then::Hash(new, password) } else { refused };
+                Next::Check(Slot { change, ..slot(then) })
             }
-            Ok(Ask::Hash(change, password)) => Next::Check(slot(Then::Hash(change, password))),
             Ok(Ask::Refuse(reason)) => Next::Check(slot(Then::Refuse(reason))),
             Ok(Ask::Answer(response)) => {
                 self.shared.metrics.requested(ApiKey::Hello);
@@ -327,7 +336,14 @@ impl Connection<'_> {
     fn slot(&self, envelope: Envelope, then: Then) -> Slot {
         let operation =
             ApiKey::from_number(envelope.api_key).expect("a request has an operation this build knows");
-        Slot { correlation_id: envelope.correlation_id, operation, arrived: self.arrived, bytes: 0, then }
+        Slot {
+            correlation_id: envelope.correlation_id,
+            operation,
+            arrived: self.arrived,
+            bytes: 0,
+            then,
+            change: None,
+        }
     }
 
     fn may_publish(&self) -> bool {
@@ -349,6 +365,9 @@ impl Connection<'_> {
 
     fn make_room(&mut self) {
         let wanted = frame::missing(&self.buffer).unwrap_or(PREFIX_BYTES);
+        if self.buffer.capacity() - self.buffer.len() >= wanted.max(READ_ROOM_MIN) {
+            return;
+        }
         // Twice what has arrived at most: memory follows bytes, not claims.
         let most = READ_BYTES_MAX.min((2 * self.buffer.len()).max(READ_BYTES_MIN));
         self.buffer.reserve(wanted.clamp(READ_BYTES_MIN, most));

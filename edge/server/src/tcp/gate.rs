@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Which limit refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub(crate) enum Full {
     /// This address has as many as it may.
     Address,
     /// There are as many as there may be.
@@ -15,7 +15,7 @@ pub(super) enum Full {
 
 /// Counts connections.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     per_address_max: Option<usize>,
     total_max: Option<usize>,
     /// The total is the sum of the counts, kept beside them.
@@ -24,18 +24,18 @@ pub(super) struct Gate {
 
 /// A counted connection; leaves when it is dropped.
 #[derive(Debug)]
-pub(super) struct Entered {
+pub(crate) struct Entered {
     gate: Arc<Gate>,
     address: IpAddr,
 }
 
 impl Gate {
-    pub(super) fn new(per_address_max: Option<usize>, total_max: Option<usize>) -> Arc<Self> {
+    pub(crate) fn new(per_address_max: Option<usize>, total_max: Option<usize>) -> Arc<Self> {
         Arc::new(Self { per_address_max, total_max, counts: Mutex::default() })
     }
 
     /// Counts one more connection from an address in canonical form.
-    pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> Result<Entered, Full> {
+    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Result<Entered, Full> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let (total, by_address) = &mut *counts;
         let of_address = by_address.get(&address).copied().unwrap_or(0);

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use wire::{ApiKey, Reason};
 
 use super::translate::NewPassword;
+use crate::audit::Change;
 use bytes::Bytes;
 
 /// Produce requests of one connection that may wait for their sync.
@@ -26,6 +27,8 @@ pub(super) struct Slot {
     /// Of records it carries.
     pub(super) bytes: usize,
     pub(super) then: Then,
+    /// What it would change, for the auditor.
+    pub(super) change: Option<Box<Change>>,
 }
 
 /// What to do with the core's reply.
@@ -157,7 +160,14 @@ mod tests {
 
     fn sized(correlation_id: u32, bytes: usize) -> Slot {
         let then = Then::Answer(Form::Records);
-        Slot { correlation_id, operation: ApiKey::Produce, arrived: Instant::now(), bytes, then }
+        Slot {
+            correlation_id,
+            operation: ApiKey::Produce,
+            arrived: Instant::now(),
+            bytes,
+            then,
+            change: None,
+        }
     }
 
     #[test]

@@ -5,9 +5,9 @@
 
 mod answers;
 mod connection;
-mod gate;
+pub(crate) mod gate;
 mod in_work;
-mod socket;
+pub(crate) mod socket;
 mod translate;
 mod welcome;
 

@@ -87,7 +87,7 @@ impl AsyncWrite for Socket {
 }
 
 /// Sets what every connection needs. What the system refuses is left: the connection works without.
-pub(super) fn prepare(stream: &TcpStream) {
+pub(crate) fn prepare(stream: &TcpStream) {
     let (idle, interval, times) = KEEPALIVE;
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_socket_keepalive(stream, true);

@@ -16,6 +16,7 @@ use wire::{ApiKey, Gather, Payload, Reason, Response, frame};
 use super::in_work::IN_FLIGHT_MAX;
 use super::socket::{self, READ_BYTES_MIN, Socket};
 use super::{Shared, stopped};
+use crate::audit::{Kind, Line as AuditLine};
 use crate::identity::{Counted, Limit, Proof, log_in};
 use crate::line::Line;
 
@@ -54,8 +55,14 @@ pub(super) async fn receive(
         let key = key.ok_or(refuse(Reason::AuthRequired))?;
         let proof = match wire::Request::decode(key, payload) {
             Ok(wire::Request::Auth { username, password }) => Proof { username, password },
-            Ok(wire::Request::MtlsAuth) => return Err(refuse(Reason::MtlsAuthDisabled)),
-            Ok(_) => return Err(refuse(Reason::OidcAuthDisabled)),
+            Ok(wire::Request::MtlsAuth) => {
+                audit(shared, client, "", key, Err(Reason::MtlsAuthDisabled));
+                return Err(refuse(Reason::MtlsAuthDisabled));
+            }
+            Ok(_) => {
+                audit(shared, client, "", key, Err(Reason::OidcAuthDisabled));
+                return Err(refuse(Reason::OidcAuthDisabled));
+            }
             Err(_) => return Err(Rejected::Told(0, Reason::AuthRequired)),
         };
         let (line, session, token) = admit(proof, client, shared).await.map_err(refuse)?;
@@ -104,10 +111,22 @@ async fn admit(proof: Proof, client: IpAddr, shared: &Shared) -> Result<(Line, S
     let doors = &shared.doors;
     let mut line = Line::open(&shared.core, IN_FLIGHT_MAX).await.ok_or(Reason::ServerShutdown)?;
     let limit = Limit { buckets: doors.attempts.as_ref(), counted: Counted::Every };
+    let username = proof.username.clone().unwrap_or_default();
     let session = log_in(doors, &mut line, client, limit, proof).await;
+    let outcome = session.as_ref().map(drop).map_err(|reason| *reason);
+    audit(shared, client, &String::from_utf8_lossy(&username), ApiKey::Auth, outcome);
     shared.metrics.login(session.as_ref().map(drop).map_err(|reason| *reason));
     let session = session?;
     tracing::debug!(%client, user = &*session.user, "authenticated");
     let token = doors.sessions.create(session.clone(), client, b"", Instant::now());
     Ok((line, session, token.map_err(|_| Reason::InternalError)?))
+}
+
+/// Tells the auditor of a login.
+fn audit(shared: &Shared, client: IpAddr, user: &str, operation: ApiKey, outcome: Result<(), Reason>) {
+    let kind = if outcome.is_ok() { Kind::AuthSuccess } else { Kind::AuthFailure };
+    let failure = outcome.err().map(Reason::as_str);
+    shared.metrics.audited(kind);
+    let action = operation.name();
+    AuditLine { kind, actor: user, client: Some(client), action, failure, object: user, detail: "" }.write();
 }

@@ -13,14 +13,14 @@ use super::Unusable;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What the server shows and proves.
-pub(super) struct Files {
+pub(crate) struct Files {
     /// The server's certificate first.
-    pub(super) chain: Vec<CertificateDer<'static>>,
-    pub(super) key: PrivateKeyDer<'static>,
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
 }
 
 impl Files {
-    pub(super) fn read(certificate: &Path, key: &Path) -> Result<Self, Unusable> {
+    pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, Unusable> {
         let chain = certificates(certificate)?;
         let unusable = |error| Unusable(format!("{}: no private key in PEM: {error}", key.display()));
         let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(unusable)?;
@@ -29,7 +29,7 @@ impl Files {
 }
 
 /// The certificates of a file, at least one.
-pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
     let unusable = |why: &str| Unusable(format!("{}: {why}", path.display()));
     let content = read(path)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
@@ -38,7 +38,7 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 /// The authorities of a file.
-pub(super) fn roots(path: &Path) -> Result<RootCertStore, Unusable> {
+pub(crate) fn roots(path: &Path) -> Result<RootCertStore, Unusable> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
         roots.add(certificate).map_err(|error| Unusable(format!("{}: {error}", path.display())))?;

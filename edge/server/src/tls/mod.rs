@@ -4,7 +4,7 @@
 //! what they began with. What the files must be like is checked before anything starts (`checks`).
 
 mod checks;
-mod files;
+pub(crate) mod files;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub(crate) enum Version {
 /// Why TLS cannot be served; one line for a person, naming the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Unusable(String);
+pub(crate) struct Unusable(pub(crate) String);
 
 /// Turns connections into TLS connections.
 #[derive(Debug)]

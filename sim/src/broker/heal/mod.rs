@@ -1,5 +1,6 @@
 //! When the faults are over: everything that was acknowledged is there, everything works, nobody is left waiting.
 
+mod orphans;
 mod ranges;
 mod readers;
 
@@ -70,7 +71,8 @@ impl World {
         }
         let left = self.waiting.values().next();
         inv_05::all_answered(left.map(|call| &self.calls[*call]))?;
-        self.leave_nothing()
+        self.leave_nothing()?;
+        self.leave_no_orphans()
     }
 
     /// Everybody goes, and after a while nothing of them may be left.

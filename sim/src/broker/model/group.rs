@@ -7,7 +7,7 @@
 //! Which slices are whose is learnt from the cursors members are given. Whoever was given a slice under a later
 //! assignment than a cursor's has taken it over, and the cursor moves nothing there any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -146,12 +146,30 @@ pub(in super::super) struct Members {
     given: BTreeMap<u64, BTreeMap<Bytes, Vec<Span>>>,
     /// When each was last heard of, microseconds.
     heard: BTreeMap<Bytes, u64>,
+    /// Those that asked to leave, and have not asked for anything since.
+    left: BTreeSet<Bytes>,
 }
 
 impl Members {
-    /// A member's request was taken or answered.
+    /// A member's request was taken.
     pub(in super::super) fn hear(&mut self, member: &Bytes, now: u64) {
         self.heard.insert(member.clone(), now);
+        self.left.remove(member);
+    }
+
+    /// A member's request was answered.
+    pub(in super::super) fn answered(&mut self, member: &Bytes, now: u64) {
+        self.heard.insert(member.clone(), now);
+    }
+
+    /// It asks to leave, and no stream reads as it.
+    pub(in super::super) fn ask_to_leave(&mut self, member: &Bytes) {
+        self.left.insert(member.clone());
+    }
+
+    /// Whether it asked to leave, and for nothing since.
+    pub(in super::super) fn has_left(&self, member: &Bytes) -> bool {
+        self.left.contains(member)
     }
 
     /// It leaves.

@@ -122,6 +122,11 @@ impl Segments {
         self.chains.get(&range).is_some_and(|chain| chain.opened_now)
     }
 
+    /// Whether a segment was ever opened for the range, as far as was told.
+    pub(in super::super) fn was_ever_opened(&self, range: RangeId) -> bool {
+        self.chains.get(&range).is_some_and(|chain| !chain.opened.is_empty())
+    }
+
     /// Whether the node may not know where the range ends.
     pub(in super::super) fn has_leftover(&self, range: RangeId) -> bool {
         self.chains.get(&range).is_some_and(|chain| chain.leftover.is_some())

@@ -318,7 +318,7 @@ fn got_page(world: &mut World, id: CallId, op: &Fetch, fetched: &Fetched) -> Res
         Some(Holder { member, generation, .. }) => {
             let spans = seen.after.covers().map(<[_]>::to_vec).unwrap_or_default();
             group.members.given(member, *generation, &spans)?;
-            group.members.hear(member, now);
+            group.members.answered(member, now);
         }
         None if Some(index) == world.calls[id].topic => group.seen(seen.start, op.version),
         None => {}

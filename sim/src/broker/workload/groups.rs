@@ -77,10 +77,15 @@ pub(in super::super) fn send_leave(world: &mut World, client: usize, conn: ConnI
 pub(in super::super) fn leaves(world: &mut World, id: CallId) {
     let call = &world.calls[id];
     let (Some(topic), Op::Leave(op)) = (call.topic, &call.op) else { return };
-    if let (Some(group), Some(member), Some(true)) = (&op.group, &op.member, world.may(id))
-        && let Some(group) = world.model.topics[topic].groups.get_mut(group)
-    {
+    if let (Some(name), Some(member), Some(true)) = (&op.group, &op.member, world.may(id)) {
+        let mut streams = world.model.streams.values();
+        let streams =
+            streams.any(|stream| stream.is_member(topic, name) && stream.member.as_ref() == Some(member));
+        let Some(group) = world.model.topics[topic].groups.get_mut(name) else { return };
         group.members.leave(member);
+        if !streams {
+            group.members.ask_to_leave(member);
+        }
     }
 }
 
@@ -120,12 +125,30 @@ pub(in super::super) fn described(world: &mut World, id: CallId, reply: &Reply) 
     let valid = name.as_ref().is_some_and(|name| name.len() <= limits::GROUP_NAME_BYTES_MAX);
     match (reply, call.topic) {
         (Reply::Group(info), Some(topic)) if valid => {
-            judge(world, &call.to_string(), topic, &name.unwrap_or_default(), info)
+            let name = name.unwrap_or_default();
+            judge_streams(world, &call.to_string(), topic, &name, info)?;
+            judge(world, &call.to_string(), topic, &name, info)
         }
         (Reply::Failed(Reason::NoSuchTopic), None) => Ok(()),
         (Reply::Failed(Reason::InvalidGroup), Some(_)) => world.expect(id, reply, !valid),
         (_, _) => world.expect(id, reply, false),
     }
+}
+
+/// Judges that whoever a stream reads as is a member.
+fn judge_streams(
+    world: &World,
+    who: &str,
+    topic: usize,
+    name: &Bytes,
+    info: &GroupInfo,
+) -> Result<(), Violation> {
+    let members = world.model.streams.values().filter(|stream| stream.is_member(topic, name));
+    let listed = |member: &Bytes| info.members.iter().any(|listed| listed.name == *member);
+    let missing = members.filter_map(|stream| stream.member.as_ref()).find(|member| !listed(member));
+    ensure(missing.is_none(), "MEMBERS", || {
+        format!("{who}: a stream of {missing:?} is open, and the members are {:?}", info.members)
+    })
 }
 
 /// Judges the members and how far the group is behind.

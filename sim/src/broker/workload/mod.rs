@@ -90,6 +90,14 @@ impl Call {
         self.is_fetch() && now <= self.deadline
     }
 
+    /// Whether it reads as a member that has left, and so must not wait.
+    pub(super) fn outlives_its_member(&self, model: &Model) -> bool {
+        let (Op::Fetch(fetch), Some(topic)) = (&self.op, self.topic) else { return false };
+        let topic = &model.topics[topic];
+        let (Some(group), Some(member)) = (&fetch.group, &fetch.member) else { return false };
+        !topic.deleted && topic.groups.get(group).is_some_and(|group| group.members.has_left(member))
+    }
+
     /// Whether it waits for records that are there.
     pub(super) fn could_be_answered(&self, model: &Model, now: u64) -> bool {
         let (Op::Fetch(fetch), Some(topic)) = (&self.op, self.topic) else { return false };

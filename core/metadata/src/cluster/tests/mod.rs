@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod control;
+mod control_model;
 mod golden;
 mod lockouts;
 mod model;

@@ -336,14 +336,14 @@ proptest! {
     #[test]
     fn no_bytes_stop_the_machine(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
-        kind in prop_oneof![0..6_u8, 16..18_u8, 32..36_u8, 48..50_u8],
+        kind in prop_oneof![0..6_u8, 16..18_u8, 32..36_u8, 48..50_u8, 80..85_u8, 96..98_u8, 112..114_u8, 128..129_u8],
     ) {
         let mut cluster = Cluster::default();
         let entry = [&[0, 1, 0, kind], &bytes[..]].concat();
         cluster.apply(RaftIndex(9), &entry.into());
         prop_assert_eq!(Cluster::decode_snapshot(cluster.encode_snapshot()), Ok(cluster));
         let _ = Cluster::decode_snapshot(bytes.clone().into());
-        let snapshot = [b"MCL\x01\x00\x01", &bytes[..]].concat();
+        let snapshot = [b"MCL\x02\x00\x01", &bytes[..]].concat();
         if let Ok(state) = Cluster::decode_snapshot(snapshot.clone().into()) {
             prop_assert_eq!(&state.encode_snapshot()[..], &snapshot[..]);
         }

@@ -131,7 +131,7 @@ fn insert_topic(reader: &mut Reader) -> Decoded<Command> {
 
 fn set_arc(reader: &mut Reader) -> Decoded<Command> {
     let ring_version = reader.u64()?;
-    let arc = arc(reader)?;
+    let (expected, arc) = (arc(reader)?, arc(reader)?);
     let lease = FenceToken(reader.u64()?);
-    Ok(Command::SetArc(SetArc { ring_version, arc, lease }))
+    Ok(Command::SetArc(SetArc { ring_version, expected, arc, lease }))
 }

@@ -144,6 +144,7 @@ impl Migration {
 impl SetArc {
     fn put(&self, out: &mut BytesMut) {
         out.put_u64(self.ring_version);
+        put_arc(out, self.expected);
         put_arc(out, self.arc);
         out.put_u64(self.lease.0);
     }

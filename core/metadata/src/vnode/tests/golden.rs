@@ -56,8 +56,13 @@ fn commands() -> Vec<Command> {
         Command::BeginMigration(migration(TopicId(0x77), 9)),
         Command::ExtractTopic(migration(TopicId(0x77), 9)),
         Command::InsertTopic { export: Box::new(moved()), lease },
-        Command::SetArc(SetArc { ring_version: 1, arc: None, lease }),
-        Command::SetArc(SetArc { ring_version: 2, arc: Some(RingArc { after: 5, upto: 3 }), lease }),
+        Command::SetArc(SetArc { ring_version: 1, expected: Share::Whole, arc: Share::Whole, lease }),
+        Command::SetArc(SetArc {
+            ring_version: 2,
+            expected: Share::Whole,
+            arc: Share::Arc(RingArc { after: 5, upto: 3 }),
+            lease,
+        }),
         Command::Upgrade { to: Version(1) },
     ]
 }

@@ -119,6 +119,17 @@ fn an_export_never_rolls_a_topic_back() {
     let mut taken = Vnode::default();
     run(&mut taken, &create("orders", OTHER, 4));
     refused(&mut taken, &insert(&export, 1), Refusal::AlreadyExists);
+    // What arrives after the move is over would bring back what was deleted since.
+    let mut over = Vnode::default();
+    let settle =
+        |expected, arc| Command::SetArc(SetArc { ring_version: 1, expected, arc, lease: FenceToken(1) });
+    let all = Share::Arc(RingArc { after: 3, upto: 3 });
+    run(&mut over, &settle(Share::Whole, all));
+    refused(&mut over, &insert(&export, 1), Refusal::StaleExport);
+    run(&mut over, &settle(all, Share::Nothing));
+    refused(&mut over, &create("orders", OTHER, 4), Refusal::NotOwner);
+    assert_eq!(run(&mut over, &insert(&export, 1)), Reply::TopicInserted);
+    refused(&mut over, &Command::SealTopic { topic: TOPIC }, Refusal::NotOwner);
 }
 
 #[test]
@@ -144,7 +155,12 @@ fn an_earlier_lease_moves_nothing() {
         Command::EndMigration(migration(TOPIC, MOVE, 4)),
         Command::ExtractTopic(migration(TOPIC, MOVE, 4)),
         insert(&export, 4),
-        Command::SetArc(SetArc { ring_version: 9, arc: None, lease: FenceToken(4) }),
+        Command::SetArc(SetArc {
+            ring_version: 9,
+            expected: Share::Whole,
+            arc: Share::Whole,
+            lease: FenceToken(4),
+        }),
     ] {
         refused(&mut vnode, &command, Refusal::StaleFence);
     }
@@ -170,9 +186,11 @@ fn what_lies_outside_the_arc_is_refused_and_kept() {
     let mut vnode = written();
     // xxHash32 of "orders".
     let place = types::keyspace::KeyHash::Xxh32.of(b"orders");
-    let set = |ring_version, arc| Command::SetArc(SetArc { ring_version, arc, lease: FenceToken(1) });
-    let without = Some(RingArc { after: place, upto: place.wrapping_sub(1) });
-    assert_eq!(run(&mut vnode, &set(3, without)), Reply::ArcSet);
+    let set = |ring_version, expected, arc| {
+        Command::SetArc(SetArc { ring_version, expected, arc, lease: FenceToken(1) })
+    };
+    let without = Share::Arc(RingArc { after: place, upto: place.wrapping_sub(1) });
+    assert_eq!(run(&mut vnode, &set(3, Share::Whole, without)), Reply::ArcSet);
     assert_eq!((vnode.arc(), vnode.ring_version()), (without, 3));
     let name = TopicName::new(b"orders").unwrap();
     assert!(!vnode.owns(&name) && vnode.topic_by_name(&name).is_some());
@@ -185,9 +203,10 @@ fn what_lies_outside_the_arc_is_refused_and_kept() {
     refused(&mut vnode, &create("orders", TOPIC, 99), Refusal::NotOwner);
     begin(&mut vnode);
     refused(&mut vnode, &Command::SealTopic { topic: TOPIC }, Refusal::NotOwner);
-    refused(&mut vnode, &set(2, None), Refusal::StaleRing);
-    let only = Some(RingArc { after: place.wrapping_sub(1), upto: place });
-    assert_eq!(run(&mut vnode, &set(3, only)), Reply::ArcSet);
+    refused(&mut vnode, &set(2, without, Share::Whole), Refusal::StaleRing);
+    refused(&mut vnode, &set(3, Share::Whole, Share::Nothing), Refusal::StaleRing);
+    let only = Share::Arc(RingArc { after: place.wrapping_sub(1), upto: place });
+    assert_eq!(run(&mut vnode, &set(3, without, only)), Reply::ArcSet);
     refused(&mut vnode, &Command::SealTopic { topic: TOPIC }, Refusal::Migrating);
     refused(&mut vnode, &create("other", OTHER, 4), Refusal::NotOwner);
     let lost = Command::SealTopic { topic: OTHER };
@@ -275,4 +294,40 @@ fn the_effective_version_only_rises_and_never_past_the_build() {
     }
     // What was saved on the way is still read by this build, and by the one that can go on.
     assert_eq!(Vnode::decode_snapshot(vnode.encode_snapshot()), Ok(before));
+}
+
+/// One command carries all rows of a topic that moves. What would not fit is told before anything stands still.
+#[test]
+fn a_topic_that_does_not_fit_one_entry_is_not_fenced() {
+    let mut vnode = Vnode::default();
+    for command in [create("orders", TOPIC, 8), register(0, 0), seal(0, 3)] {
+        run(&mut vnode, &command);
+    }
+    let slice =
+        |n: u64| Tile { range: RangeSeq(0), span: KeySpan::new(n, n + 1).unwrap(), next: Offset(n % 3) };
+    // Neighbours that stand at one offset would be one row.
+    let tiles: Vec<Tile> = (0..64).map(slice).collect();
+    let group = |n: usize| Bytes::from(format!("{n:0>250}"));
+    let mut fits = true;
+    for n in 0..limits::GROUPS_PER_TOPIC_MAX - 1 {
+        let commit = Commit { topic: TOPIC, group: group(n), tiles: tiles.clone(), at: WallTime(1) };
+        let committed = run(&mut vnode, &Command::CommitPositions { commits: vec![commit] });
+        assert_eq!(committed, Reply::PositionsCommitted(vec![Ok(())]));
+        // Looked at now and then, because it copies everything.
+        if n % 8192 == 8191 {
+            let export = vnode.export(TOPIC).unwrap();
+            fits = insert(&export, 1).encode().len() <= limits::RAFT_COMMAND_BYTES_MAX;
+            let begun = run(&mut vnode, &Command::BeginMigration(migration(TOPIC, MOVE, 1)));
+            let wanted = if fits { Reply::MigrationBegun } else { Reply::Refused(Refusal::TopicTooLarge) };
+            assert_eq!(begun, wanted, "{n} groups");
+            assert_eq!(vnode.migration_of(TOPIC).is_some(), fits);
+            run(&mut vnode, &Command::EndMigration(migration(TOPIC, MOVE, 1)));
+            if !fits {
+                break;
+            }
+        }
+    }
+    assert!(!fits, "there was more than one entry holds");
+    // It goes on where it is.
+    run(&mut vnode, &register(1, 3));
 }

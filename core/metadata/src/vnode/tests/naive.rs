@@ -32,9 +32,10 @@ impl Naive {
     pub(super) fn owns(&self, name: &[u8]) -> bool {
         let hash = KeyHash::Xxh32.of(name);
         match self.arc {
-            None => true,
-            Some(arc) if arc.after < arc.upto => arc.after < hash && hash <= arc.upto,
-            Some(arc) => arc.after == arc.upto || hash > arc.after || hash <= arc.upto,
+            Share::Whole => true,
+            Share::Nothing => false,
+            Share::Arc(arc) if arc.after < arc.upto => arc.after < hash && hash <= arc.upto,
+            Share::Arc(arc) => arc.after == arc.upto || hash > arc.after || hash <= arc.upto,
         }
     }
 
@@ -144,6 +145,9 @@ impl Naive {
                 if set.ring_version < self.ring_version {
                     return Err(Refusal::StaleRing);
                 }
+                if self.arc != set.expected && self.arc != set.arc {
+                    return Err(Refusal::StaleRing);
+                }
                 (self.ring_version, self.arc) = (set.ring_version, set.arc);
                 Reply::ArcSet
             }
@@ -172,6 +176,9 @@ impl Naive {
         }
         if let Some(present) = self.topic(export.id) {
             return if present == export { Ok(()) } else { Err(Refusal::StaleExport) };
+        }
+        if matches!(self.arc, Share::Arc(_)) && self.owns(&export.name) {
+            return Err(Refusal::StaleExport);
         }
         if self.topics.iter().any(|topic| topic.name == export.name) {
             return Err(Refusal::AlreadyExists);

@@ -42,7 +42,7 @@ pub(super) enum Step {
     },
     Arc {
         ring_version: u64,
-        arc: Option<RingArc>,
+        arc: Share,
         lease: u8,
     },
     Upgrade(u16),
@@ -106,9 +106,9 @@ fn a_commit() -> impl Strategy<Value = WildCommit> {
         .prop_map(|(topic, group, at, tiles, tidy)| WildCommit { topic, group, at, tiles, tidy })
 }
 
-fn an_arc() -> impl Strategy<Value = Option<RingArc>> {
-    let arc = (any::<u32>(), any::<u32>()).prop_map(|(after, upto)| Some(RingArc { after, upto }));
-    prop_oneof![3 => Just(None), 1 => arc]
+fn an_arc() -> impl Strategy<Value = Share> {
+    let arc = (any::<u32>(), any::<u32>()).prop_map(|(after, upto)| Share::Arc(RingArc { after, upto }));
+    prop_oneof![6 => Just(Share::Whole), 2 => arc, 1 => Just(Share::Nothing)]
 }
 
 fn a_step() -> impl Strategy<Value = Step> {
@@ -261,7 +261,14 @@ pub(super) fn entry_of(step: &Step, vnode: &Vnode, aside: &mut Aside) -> Option<
         }
         Step::Arc { ring_version, arc, lease } => {
             let (ring_version, arc) = (*ring_version, *arc);
-            Some(Command::SetArc(SetArc { ring_version, arc, lease: FenceToken(u64::from(*lease)) }))
+            // Sometimes worked out from what is not so, or not any more.
+            let expected = if ring_version == 1 { Share::Nothing } else { vnode.arc() };
+            Some(Command::SetArc(SetArc {
+                ring_version,
+                expected,
+                arc,
+                lease: FenceToken(u64::from(*lease)),
+            }))
         }
     };
     command.map(|command| command.encode())

@@ -13,7 +13,7 @@ pub(super) struct Naive {
     /// In the order of ids.
     pub(super) topics: Vec<NaiveTopic>,
     pub(super) fences: BTreeMap<TopicId, MigrationId>,
-    pub(super) arc: Option<RingArc>,
+    pub(super) arc: Share,
     pub(super) ring_version: u64,
     pub(super) lease: FenceToken,
 }

@@ -241,3 +241,21 @@ fn a_next_file_that_cannot_be_made_lets_the_present_one_grow() {
     world.restart();
     assert_eq!(world.texts(A).len(), 60);
 }
+
+#[test]
+fn a_directory_that_cannot_be_synced_fails_the_log() {
+    let mut world = World::new();
+    world.add(A, "one");
+    world.commit(A, 1);
+    world.disk.fail_dir_syncs = true;
+    // Nobody would ever see a name again that is made from here on, so going on would only fill the volume.
+    assert!(matches!(world.snapshot(A, 1, 1), Reply::Failed(Error::Storage(_))));
+    assert!(world.log.gauges().failed);
+    assert!(world.notices.iter().any(|notice| matches!(notice, Notice::Failed { .. })));
+    assert!(matches!(world.append(A, entries(2, 1, &["two"])), Reply::Failed(Error::Storage(_))));
+    world.disk.fail_dir_syncs = false;
+    world.restart();
+    assert_eq!(world.texts(A), ["one"]);
+    assert_eq!(world.disk.snapshots().len(), 0, "what was not recorded is removed");
+    assert_eq!(world.snapshot(A, 1, 1), Reply::SnapshotSaved);
+}

@@ -22,6 +22,7 @@ pub(super) struct Memory {
     /// Files synced in this process life.
     pub(super) synced: BTreeSet<u64>,
     pub(super) fail_syncs: bool,
+    pub(super) fail_dir_syncs: bool,
     /// No file gets longer.
     pub(super) full: bool,
     /// No file is made.
@@ -91,6 +92,7 @@ impl Memory {
                 let entry = |name: &String| disk::Entry { name: name.clone(), is_dir: false };
                 return Ok(Output::Entries(self.names.keys().map(entry).collect()));
             }
+            Step::SyncDir(_) if self.fail_dir_syncs => return Err(ErrorKind::Io),
             Step::SyncDir(_) => {}
             Step::CreateDir(_) | Step::RemoveDir(_) | Step::Truncate { .. } => return Err(ErrorKind::Other),
         }

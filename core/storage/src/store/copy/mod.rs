@@ -340,26 +340,34 @@ impl Copy {
         if let Some(log) = self.log.as_mut().filter(|log| log.is_settled()) {
             log.rest();
         }
-        let Some(log) = &self.log else { return };
-        if self.meta.sealed_at.is_some() || self.is_evidence(desk) || self.task.is_some() || !log.is_settled()
-        {
+        let Some(log) = self.log.as_ref().filter(|_| self.wants_record(desk) && self.task.is_none()) else {
             return;
-        }
-        if self.meta.durable_position == log.written.position {
-            return;
-        }
+        };
         self.meta.durable_position = log.written.position;
         self.meta.durable_end = log.written.end;
         self.replace_meta(desk, Owner::Nobody);
     }
 
+    /// Whether `copy.meta` says less of the durable end than there is to say.
+    fn wants_record(&self, desk: &Desk) -> bool {
+        let settled = self.log.as_ref().filter(|log| log.is_settled());
+        settled.is_some_and(|log| self.meta.durable_position != log.written.position)
+            && self.meta.sealed_at.is_none()
+            && !self.is_evidence(desk)
+    }
+
     /// Closes the log's file, if nothing is under way. A sealed copy forgets its index too.
+    ///
+    /// The durable end is not recorded now: where more copies are in use than may be open, that would be two syncs
+    /// for each that is opened. The idle rule needs no file.
     pub(super) fn close(&mut self, desk: &mut Desk) {
         let busy = self.task.is_some() || self.reads > 0;
         if busy || self.log.as_ref().is_none_or(|log| log.flushes > 0) {
             return;
         }
-        self.record_end(desk);
+        if self.wants_record(desk) {
+            desk.unrecorded.entry(self.meta.segment).or_insert(desk.now);
+        }
         let forget = self.meta.sealed_at.is_some();
         if let Some(log) = &mut self.log {
             log.close(desk);

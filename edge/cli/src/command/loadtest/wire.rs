@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::link::{Link, Received};
-use client::{Error, Options, Request, Response};
+use client::{Error, Options, Request, Response, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Room made for one read.
@@ -18,16 +17,14 @@ const LOGIN: Duration = Duration::from_secs(10);
 
 /// A socket and its link; `T` comes back with each answer.
 pub(super) struct Wire<T> {
-    stream: TcpStream,
+    stream: Transport,
     link: Link<Option<T>>,
 }
 
 impl<T> Wire<T> {
     /// Connects and authenticates.
     pub(super) async fn open(options: &Options) -> Result<Self, Error> {
-        let unconnected = |error| Error::Unconnected(Arc::new(error));
-        let stream = TcpStream::connect(&options.address).await.map_err(unconnected)?;
-        stream.set_nodelay(true).map_err(unconnected)?;
+        let stream = Transport::open(options).await?;
         let mut wire = Self { stream, link: Link::new(options.frame_bytes_max) };
         let string = |text: &str| Some(Bytes::copy_from_slice(text.as_bytes()));
         let auth = Request::Auth { username: string(&options.user), password: string(&options.password) };
@@ -49,7 +46,8 @@ impl<T> Wire<T> {
 
     /// Sends everything.
     pub(super) async fn flush(&mut self) -> Result<(), Error> {
-        self.stream.write_all_buf(self.link.outgoing()).await.map_err(network)
+        self.stream.write_all_buf(self.link.outgoing()).await.map_err(network)?;
+        self.stream.flush().await.map_err(network)
     }
 
     /// Requests without an answer.
@@ -86,16 +84,10 @@ impl<T> Wire<T> {
     /// Sends or receives some bytes, whichever can be done first. Cancelling it loses nothing.
     pub(super) async fn transfer(&mut self) -> Result<(), Error> {
         self.link.incoming().reserve(READ_BYTES);
-        let (mut read, mut write) = self.stream.split();
         let (outgoing, incoming) = self.link.buffers();
-        let wants_to_send = !outgoing.is_empty();
-        tokio::select! {
-            read = read.read_buf(incoming) => match read {
-                Ok(0) => Err(Error::Closed),
-                Ok(_) => Ok(()),
-                Err(error) => Err(network(error)),
-            },
-            written = write.write_buf(outgoing), if wants_to_send => written.map(|_| ()).map_err(network),
+        match self.stream.transfer(outgoing, incoming).await.map_err(network)? {
+            Some(0) => Err(Error::Closed),
+            Some(_) | None => Ok(()),
         }
     }
 }

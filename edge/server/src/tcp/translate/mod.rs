@@ -79,13 +79,12 @@ fn of_message(request: wire::Request, frame_bytes_max: usize) -> Result<Ask, Rea
             tracing::debug!(client = %String::from_utf8_lossy(&client.unwrap_or_default()), "hello");
             Ok(Ask::Answer(Response::Ok(Payload::Hello(hello(frame_bytes_max)))))
         }
-        // No role can be given in this build, and the others were refused by their number.
-        R::SetRole { .. }
-        | R::ListUsersV2
-        | R::Auth { .. }
-        | R::MtlsAuth
-        | R::TokenAuth { .. }
-        | R::StreamAck(_) => Err(Reason::UnknownApiKey),
+        R::SetRole { username, role } => Ok(users::set_role(username, role)),
+        R::ListUsersV2 => Ok(users::list_roles()),
+        R::ListUsersPage { after, max } => Ok(users::list_page(after, max)),
+        R::UnlockUser { username, address } => Ok(users::unlock(username, address)),
+        // These were refused by their number.
+        R::Auth { .. } | R::MtlsAuth | R::TokenAuth { .. } | R::StreamAck(_) => Err(Reason::UnknownApiKey),
     }
 }
 
@@ -112,7 +111,12 @@ fn hello(frame_bytes_max: usize) -> Hello {
     let server = concat!("malachi/", env!("CARGO_PKG_VERSION"));
     Hello {
         server: Bytes::from_static(server.as_bytes()),
-        features: features::TOPIC_ADMIN | features::BATCHES | features::SEEK_TIME | features::GROUP_ADMIN,
+        features: features::TOPIC_ADMIN
+            | features::BATCHES
+            | features::SEEK_TIME
+            | features::GROUP_ADMIN
+            | features::ROLES
+            | features::USER_ADMIN,
         frame_bytes_max: u32::try_from(frame_bytes_max).unwrap_or(u32::MAX),
         fetch_records_max: limits::FETCH_RECORDS_MAX,
         fetch_wait_ms_max: limits::FETCH_WAIT_MS_MAX,
@@ -134,6 +138,9 @@ pub(super) fn response(reply: Reply, form: Form) -> Option<Response> {
         Reply::Groups(names, more) => topics::groups(names, more),
         Reply::Group(group) => topics::group(group),
         Reply::Users(users) => users::users(users),
+        Reply::UsersAndRoles(users) => users::users_and_roles(users),
+        Reply::UserPage(users, more) => users::user_page(users, more),
+        Reply::Unlocked(addresses) => Payload::Unlocked(addresses),
         Reply::Rights(rights) => users::rights(rights),
         Reply::Failed(reason) => return Some(Response::Error(reason)),
         // A stream's acceptance and acknowledgement are silent.
@@ -167,13 +174,15 @@ mod tests {
         for topic_operation in [1, 2, 3, 4, 5, 7, 40, 46, 47] {
             assert_eq!(ask(topic_operation, b"garbage").unwrap_err(), Reason::MalformedRequest);
         }
-        for admin_operation in [8, 9, 10, 14, 15, 16] {
+        for admin_operation in [8, 9, 10, 14, 15, 16, 32, 51, 52] {
             assert!(matches!(ask(admin_operation, b"garbage"), Ok(Ask::Refuse(Reason::MalformedRequest))));
         }
-        for none in [0, 6, 12, 13, 17, 34, 51, 65535] {
+        for none in [0, 6, 12, 13, 17, 34, 53, 65535] {
             assert_eq!(ask(none, b"garbage").unwrap_err(), Reason::UnknownApiKey, "{none}");
         }
-        assert!(matches!(ask(11, b"garbage"), Ok(Ask::Node(Request::Users(_), _))), "its payload is ignored");
+        for list in [11, 33] {
+            assert!(matches!(ask(list, b"garbage"), Ok(Ask::Node(Request::Users(_), _))), "it is ignored");
+        }
     }
 
     #[test]
@@ -215,6 +224,6 @@ mod tests {
         let Ok(Ask::Answer(Response::Ok(Payload::Hello(hello)))) = ask(31, &payload(&hello)) else {
             panic!("answered here")
         };
-        assert_eq!((hello.frame_bytes_max, hello.features), (1024, 0b1111));
+        assert_eq!((hello.frame_bytes_max, hello.features), (1024, 0b11_1111));
     }
 }

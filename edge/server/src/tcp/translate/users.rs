@@ -1,14 +1,16 @@
 //! Users and their rights, for administrators.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use broker::{Form, Permissions, Request, Right, UserInfo, Users};
+use broker::{Form, Permissions, Request, Right, Role, UserInfo, Users};
 use bytes::Bytes;
 use wire::request::Acl;
-use wire::response::{Grant, User};
+use wire::response::{Grant, User, UserPage, UserV2};
 use wire::{ApiKey, Payload, Reason, Str};
 
 use super::Ask;
+use crate::audit::Change;
 
 /// A change that needs a password hashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,14 @@ pub(in crate::tcp) enum NewPassword {
 }
 
 impl NewPassword {
+    /// What an auditor is told of it.
+    pub(in crate::tcp) fn change(&self) -> Change {
+        match self {
+            Self::Create { username, permissions } => Change::created(username, *permissions),
+            Self::Change { username } => Change::password(username),
+        }
+    }
+
     /// The request once the password was hashed.
     pub(in crate::tcp) fn with(self, hash: Arc<str>) -> Request {
         Request::Users(match self {
@@ -38,7 +48,11 @@ pub(super) fn administers(key: ApiKey) -> bool {
         | ApiKey::ListUsers
         | ApiKey::GrantAcl
         | ApiKey::RevokeAcl
-        | ApiKey::ListAcls => true,
+        | ApiKey::ListAcls
+        | ApiKey::SetRole
+        | ApiKey::ListUsersV2
+        | ApiKey::UnlockUser
+        | ApiKey::ListUsersPage => true,
         ApiKey::Auth
         | ApiKey::CreateTopic
         | ApiKey::Produce
@@ -50,8 +64,6 @@ pub(super) fn administers(key: ApiKey) -> bool {
         | ApiKey::MtlsAuth
         | ApiKey::TokenAuth
         | ApiKey::Hello
-        | ApiKey::SetRole
-        | ApiKey::ListUsersV2
         | ApiKey::ListTopics
         | ApiKey::DescribeTopic
         | ApiKey::SealTopic
@@ -86,6 +98,30 @@ pub(super) fn delete(username: Str) -> Ask {
 
 pub(super) fn list() -> Ask {
     node(Users::List)
+}
+
+pub(super) fn list_roles() -> Ask {
+    node(Users::ListRoles)
+}
+
+pub(super) fn list_page(after: Str, max: u32) -> Ask {
+    node(Users::ListPage { after, max })
+}
+
+pub(super) fn set_role(username: Str, role: Str) -> Ask {
+    node(Users::SetRole { username: username.unwrap_or_default(), role })
+}
+
+/// An address is as logins are counted under it.
+pub(super) fn unlock(username: Str, address: Str) -> Ask {
+    let parse = |address: Bytes| std::str::from_utf8(&address).ok()?.parse::<IpAddr>().ok();
+    match address.map(|address| parse(address).ok_or(Reason::MalformedRequest)).transpose() {
+        Ok(address) => {
+            let address = address.map(|address| address.to_canonical().to_string().into());
+            node(Users::Unlock { username: username.unwrap_or_default(), address })
+        }
+        Err(reason) => Ask::Refuse(reason),
+    }
 }
 
 pub(super) fn grant(acl: Acl) -> Ask {
@@ -140,6 +176,27 @@ pub(super) fn users(users: Vec<UserInfo>) -> Payload {
     Payload::Users(users.into_iter().map(user).collect())
 }
 
+pub(super) fn users_and_roles(users: Vec<UserInfo>) -> Payload {
+    Payload::UsersV2(users.into_iter().map(with_role).collect())
+}
+
+pub(super) fn user_page(users: Vec<UserInfo>, more: bool) -> Payload {
+    Payload::UserPage(UserPage { users: users.into_iter().map(with_role).collect(), more })
+}
+
+fn with_role(user: UserInfo) -> UserV2 {
+    let role = |role| match role {
+        Role::Viewer => "viewer",
+        Role::Operator => "operator",
+        Role::Admin => "admin",
+    };
+    UserV2 {
+        username: Some(Bytes::copy_from_slice(user.name.as_bytes())),
+        role: user.role.map(|of| Bytes::from_static(role(of).as_bytes())),
+        permissions: permission_names(user.permissions),
+    }
+}
+
 fn permission_names(permissions: Permissions) -> Vec<Str> {
     let Permissions { admin, produce, consume } = permissions;
     let all = [("admin", admin), ("produce", produce), ("consume", consume)];
@@ -183,5 +240,18 @@ mod tests {
         assert!(matches!(create(Some("p"), "admin"), Ask::Hash(NewPassword::Create { .. }, _)));
         assert!(matches!(create(Some("p"), "x"), Ask::Refuse(Reason::InvalidPermissions)));
         assert!(matches!(create(None, "admin"), Ask::Refuse(Reason::InvalidPassword)));
+    }
+
+    #[test]
+    fn an_address_is_taken_as_logins_are_counted_under_it() {
+        let unlock = |address: Option<&'static str>| unlock(Some("u".into()), address.map(Bytes::from));
+        for (given, counted) in [("::ffff:192.0.2.7", "192.0.2.7"), ("2001:DB8::1", "2001:db8::1")] {
+            let Ask::Node(Request::Users(Users::Unlock { address, .. }), _) = unlock(Some(given)) else {
+                panic!("{given}")
+            };
+            assert_eq!(address.as_deref(), Some(counted));
+        }
+        assert!(matches!(unlock(Some("somewhere")), Ask::Refuse(Reason::MalformedRequest)));
+        assert!(matches!(unlock(None), Ask::Node(Request::Users(Users::Unlock { address: None, .. }), _)));
     }
 }

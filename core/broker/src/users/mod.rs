@@ -3,6 +3,8 @@
 //! Owns the answers of these requests and the users that are made at the start. Does not see a password: what
 //! comes here was hashed at the edge.
 
+mod list;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +13,12 @@ use metadata::cluster::{self as tables, Grant, PasswordHash, Refusal, UserName};
 use types::Instant;
 use wire::Reason;
 
-use crate::action::{Action, Notice, Reply, UserInfo};
-use crate::auth::{Operation, Session};
+use crate::action::{Action, Notice, Reply};
+use crate::auth::{Operation, Role, Session};
 use crate::cluster::{Decided, Error, Then};
 use crate::event::{RequestId, Right, Users};
+use crate::meta::Fate;
 use crate::node::{Core, Node};
-use crate::replica::Fate;
 
 /// How long the start waits for the users it makes.
 const SEED_WAIT: Duration = Duration::from_secs(5);
@@ -32,39 +34,58 @@ pub(crate) struct Seeding {
 impl Node {
     /// Answers what an administrator asks about users.
     pub(crate) fn users(&mut self, id: RequestId, session: &Session, request: Users) {
-        if !self.is_admin(session) {
+        let may = match request {
+            Users::Look => self.may_look(session),
+            Users::Check
+            | Users::Create { .. }
+            | Users::Delete { .. }
+            | Users::ChangePassword { .. }
+            | Users::SetRole { .. }
+            | Users::List
+            | Users::ListRoles
+            | Users::ListPage { .. }
+            | Users::Grant(_)
+            | Users::Revoke(_)
+            | Users::ListRights { .. }
+            | Users::Unlock { .. } => self.is_admin(session),
+        };
+        if !may {
             return self.core.reply(id, Reply::Failed(Reason::PermissionDenied));
         }
-        if let Err(reason) = self.admin_users(id, request) {
+        if let Err(reason) = self.admin_users(id, session, request) {
             self.core.reply(id, Reply::Failed(reason));
         }
     }
 
-    fn admin_users(&mut self, id: RequestId, request: Users) -> Result<(), Reason> {
+    fn admin_users(&mut self, id: RequestId, session: &Session, request: Users) -> Result<(), Reason> {
         match request {
-            Users::Check => self.core.reply(id, Reply::Done),
+            Users::Check | Users::Look => self.core.reply(id, Reply::Done),
             Users::Create { username, hash, permissions } => {
                 UserName::new(&username).map_err(|_| Reason::InvalidUsername)?;
                 self.core.create_user(username, stored(&hash)?, permissions, Then::User(id));
             }
             Users::Delete { username } => self.core.delete_user(id, username),
             Users::ChangePassword { username, hash } => {
-                self.core.change_password(id, username, stored(&hash)?);
+                let own = (username == session.user.as_bytes()).then(|| Arc::clone(&session.user));
+                self.core.change_password(id, own, username, stored(&hash)?);
             }
+            Users::SetRole { username, role } => self.core.set_role(id, username, named_role(role)?),
             Users::List => {
-                let users = self.core.meta.cluster().users();
-                let users = users
-                    .map(|(name, user)| UserInfo { name: name.shared(), permissions: user.permissions })
-                    .collect();
+                let users = self.core.all_users(list::user_bytes)?;
                 self.core.reply(id, Reply::Users(users));
+            }
+            Users::ListRoles => {
+                let users = self.core.all_users(list::user_and_role_bytes)?;
+                self.core.reply(id, Reply::UsersAndRoles(users));
+            }
+            Users::ListPage { after, max } => {
+                let (users, more) = self.core.some_users(after.as_deref(), max);
+                self.core.reply(id, Reply::UserPage(users, more));
             }
             Users::Grant(right) => self.core.grant(id, grant(right)?),
             Users::Revoke(right) => self.core.revoke(id, grant(right)?),
             Users::ListRights { username } => {
-                let name = std::str::from_utf8(&username).unwrap_or_default();
-                let rights = self.core.meta.cluster().grants_of(name);
-                let rights =
-                    rights.map(|(operation, pattern)| (token(operation), pattern.to_string())).collect();
+                let rights = self.core.rights_of(&username)?;
                 self.core.reply(id, Reply::Rights(rights));
             }
             Users::Unlock { username, address } => {
@@ -87,18 +108,46 @@ impl Node {
             }
             Decided::Done { then, result } => match then {
                 Then::User(id) => self.answer(id, result.map_err(user_reason)),
-                Then::Right(id) | Then::Unlock(id) => self.answer(id, result.map_err(right_reason)),
+                Then::Password { id, own } => self.password_changed(id, own, result),
+                Then::Right(id) => self.answer(id, result.map_err(right_reason)),
+                Then::Unlock(id) => self.unlocked(id, result),
                 Then::Seed(user) => self.seeded(user, result),
                 Then::LoginFailed { id, user, address } => self.failure_counted(id, user, address, result),
                 Then::LoggedIn { id, session } => self.logged_in(id, session, result),
                 // It is tried again when somebody looks the next time.
                 Then::Forget => {}
+                Then::Control(step) => self.control_decided(step, result),
             },
         }
     }
 
     fn answer(&mut self, id: RequestId, result: Result<tables::Reply, Reason>) {
         self.core.reply(id, result.map_or_else(Reply::Failed, |_| Reply::Done));
+    }
+
+    fn unlocked(&mut self, id: RequestId, result: Result<tables::Reply, Error>) {
+        let reply = match result {
+            Ok(tables::Reply::LockoutsCleared { addresses }) => {
+                Reply::Unlocked(u32::try_from(addresses).unwrap_or(u32::MAX))
+            }
+            Ok(_) => Reply::Unlocked(0),
+            Err(error) => Reply::Failed(right_reason(error)),
+        };
+        self.core.reply(id, reply);
+    }
+
+    /// Whoever changed its own password goes on where it did so; its other sessions end right after.
+    fn password_changed(
+        &mut self,
+        id: RequestId,
+        own: Option<Arc<str>>,
+        result: Result<tables::Reply, Error>,
+    ) {
+        if let (Some(user), Ok(tables::Reply::PasswordChanged { revision, .. })) = (own, &result) {
+            let session = Session { user, revision: revision.0 };
+            self.core.out.push(Action::Renewed { connection: id.connection, session });
+        }
+        self.answer(id, result.map_err(user_reason));
     }
 
     /// The cluster's tables are here: makes the users that have to be there.
@@ -182,10 +231,13 @@ fn grant(right: Right) -> Result<Grant, Reason> {
     Ok(Grant { user: right.username, operation, pattern: right.pattern })
 }
 
-fn token(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Produce => "produce",
-        Operation::Consume => "consume",
+fn named_role(role: Option<Bytes>) -> Result<Option<Role>, Reason> {
+    match role.as_deref() {
+        None => Ok(None),
+        Some(b"viewer") => Ok(Some(Role::Viewer)),
+        Some(b"operator") => Ok(Some(Role::Operator)),
+        Some(b"admin") => Ok(Some(Role::Admin)),
+        Some(_) => Err(Reason::InvalidRole),
     }
 }
 
@@ -218,5 +270,31 @@ pub(crate) fn reason(refusal: Refusal) -> Reason {
         Refusal::InvalidPolicy => Reason::InvalidPolicy,
         Refusal::NoSuchPolicy => Reason::NoSuchPolicy,
         Refusal::InvalidCommand | Refusal::AlreadyApplied | Refusal::InvalidAddress => Reason::InternalError,
+        // Of commands that no client sends.
+        Refusal::InvalidNode
+        | Refusal::NodeExists
+        | Refusal::NodeNameTaken
+        | Refusal::NodeRemoved
+        | Refusal::NoSuchNode
+        | Refusal::TooManyNodes
+        | Refusal::StaleRevision
+        | Refusal::StaleIncarnation
+        | Refusal::LastNode
+        | Refusal::NotDrained
+        | Refusal::AlreadySeeded
+        | Refusal::NoTopology
+        | Refusal::StaleRing
+        | Refusal::StaleFence
+        | Refusal::ChangePending
+        | Refusal::NothingPending
+        | Refusal::TokenTaken
+        | Refusal::NoSuchVnode
+        | Refusal::LastVnode
+        | Refusal::TooManyVnodes
+        | Refusal::InvalidReplicaSet
+        | Refusal::InvalidFlag
+        | Refusal::FlagUnsupported
+        | Refusal::CapabilitiesChanged
+        | Refusal::TooManyFlags => Reason::InternalError,
     }
 }

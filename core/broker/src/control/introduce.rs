@@ -1,0 +1,88 @@
+//! How a node comes into the list of nodes, and a ring into being.
+//!
+//! The node that forms a cluster lists itself and cuts the ring. Any other asks whoever leads the cluster group to
+//! list it: that it is connected at all means that it has proven to belong. What a node says about itself it says again
+//! whenever it is not what the table has, under its own incarnation.
+
+use bytes::Bytes;
+use metadata::cluster::{AddNode, Command, Node as Listed, NodeState, SetNode};
+use types::VnodeId;
+
+use super::Step;
+use crate::cluster;
+use crate::config::{Formation, Own};
+use crate::meta::CLUSTER;
+use crate::node::Node;
+
+impl Node {
+    /// Proposes what is missing of this node in the tables; one thing at a time.
+    pub(super) fn introduce(&mut self) {
+        if self.control.introducing {
+            return;
+        }
+        if let Some(command) = self.introduction() {
+            self.control.introducing = true;
+            self.core.propose_cluster(&command, cluster::Then::Control(Step::Introduce));
+        }
+    }
+
+    fn introduction(&self) -> Option<Command> {
+        let (node, own) = (self.core.config.node, &self.core.config.own);
+        let tables = self.core.meta.cluster();
+        if tables.is_node_removed(node) {
+            return None;
+        }
+        let Some(listed) = tables.node(node) else {
+            return Some(Command::AddNode(AddNode {
+                node,
+                name: bytes(&own.name),
+                peer: bytes(&own.peer),
+                expected: tables.nodes_revision(),
+            }));
+        };
+        if !says(listed, own) && own.incarnation >= listed.incarnation {
+            let attributes = own.attributes.iter().map(|(key, value)| (bytes(key), bytes(value)));
+            return Some(Command::SetNode(SetNode {
+                node,
+                incarnation: own.incarnation,
+                peer: bytes(&own.peer),
+                client: own.client.as_deref().map(bytes),
+                attributes: attributes.collect(),
+                flags: Vec::new(),
+            }));
+        }
+        let forms = self.core.meta.leads(CLUSTER) && tables.topology().is_none();
+        let Formation::Forms { vnodes } = self.core.config.formation else { return None };
+        let active = listed.state == NodeState::Active;
+        (forms && active).then(|| {
+            let count = usize::try_from(vnodes.max(1)).unwrap_or(usize::MAX);
+            Command::SeedRing { placements: vec![vec![node]; count] }
+        })
+    }
+
+    /// Begins the groups of vnodes that were placed here alone and have never been anywhere.
+    pub(super) fn found_vnodes(&mut self) {
+        let node = self.core.config.node;
+        let Some(topology) = self.core.meta.cluster().topology() else { return };
+        let alone =
+            topology.placements.iter().filter(|(_, nodes)| nodes[..] == [node]).map(|(vnode, _)| *vnode);
+        let missing: Vec<VnodeId> = alone.filter(|vnode| !self.core.meta.has(*vnode)).collect();
+        for vnode in missing {
+            self.core.found(vnode);
+        }
+    }
+}
+
+/// Whether the table has what a node says about itself.
+fn says(listed: &Listed, own: &Own) -> bool {
+    let attributes = || own.attributes.iter().map(|(key, value)| (&**key, &**value));
+    listed.incarnation == own.incarnation
+        && listed.state != NodeState::Joining
+        && listed.peer.as_str() == &*own.peer
+        && listed.client.as_ref().map(|client| client.as_str()) == own.client.as_deref()
+        && listed.attributes.iter().map(|(key, value)| (&**key, &**value)).eq(attributes())
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}

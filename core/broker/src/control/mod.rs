@@ -1,0 +1,137 @@
+//! What this node does about the cluster: makes itself known, keeps the groups it leads at the members they shall
+//! have, and, while it holds the lease, says which members those are.
+//!
+//! Everything here is done by looking at the tables and proposing the next step; nothing is remembered that a restart
+//! could lose, and doing a step twice does no harm. Placement itself is `core/placement`'s.
+//!
+//! ```text
+//!  introduce ─▶ the list of nodes ─▶ lease holder: placements ─▶ each group's leader: add, promote, remove
+//! ```
+
+mod introduce;
+mod lease;
+mod members;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use metadata::cluster::{NodeState, Reply};
+use types::{Instant, NodeId};
+
+use crate::action::Action;
+use crate::cluster;
+use crate::meta::CLUSTER;
+use crate::node::Node;
+use lease::Lease;
+
+/// How often the tables are looked at while there are several nodes.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A proposal of this node's about the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// About this node, or the ring's first form.
+    Introduce,
+    /// To get or keep the lease.
+    Lease(placement::holder::Attempt),
+    /// To give it back; nobody waits.
+    Release,
+    /// Which members a vnode has.
+    Place,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// When to look at the tables next; `None` when only a change of theirs is a reason to.
+    look_at: Option<Instant>,
+    /// A proposal about this node is on its way.
+    introducing: bool,
+    /// A proposal about a placement is on its way.
+    placing: bool,
+    lease: Lease,
+    /// The nodes the driver was last told to connect to.
+    peers: Vec<(NodeId, String)>,
+}
+
+impl Control {
+    pub(crate) fn new() -> Self {
+        Self { look_at: None, introducing: false, placing: false, lease: Lease::new(), peers: Vec::new() }
+    }
+
+    /// When there is something to do next.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        self.look_at
+    }
+}
+
+impl Node {
+    /// Does what is due about the cluster.
+    pub(crate) fn keep_control(&mut self) {
+        let changed = self.core.meta.take_cluster_change();
+        let due = self.control.look_at.is_some_and(|at| at <= self.core.now);
+        if !changed && !due {
+            return;
+        }
+        self.control.look_at = None;
+        if !self.knows_cluster() {
+            return;
+        }
+        if changed {
+            self.tell_peers();
+        }
+        self.introduce();
+        self.found_vnodes();
+        if self.core.meta.cluster().nodes().count() > 1 {
+            self.keep_lease();
+            self.place_vnodes();
+            self.keep_members();
+            self.control.look_at = Some(self.core.now.plus(LOOK_EVERY));
+        }
+    }
+
+    /// Whether the cluster's tables say anything here.
+    fn knows_cluster(&self) -> bool {
+        let meta = &self.core.meta;
+        meta.leads(CLUSTER) || meta.cluster().nodes().next().is_some()
+    }
+
+    /// Nodes that may be given something to hold.
+    fn able(&self) -> BTreeSet<NodeId> {
+        let meta = &self.core.meta;
+        let is_there = |node: NodeId| node == self.core.config.node || meta.is_up(node);
+        let able =
+            meta.cluster().nodes().filter(|(id, node)| node.state == NodeState::Active && is_there(*id));
+        able.map(|(id, _)| id).collect()
+    }
+
+    /// Nodes that may keep what they hold, whether or not they are there at the moment.
+    fn belonging(&self) -> BTreeSet<NodeId> {
+        let nodes = self.core.meta.cluster().nodes();
+        nodes.filter(|(_, node)| node.state != NodeState::Draining).map(|(id, _)| id).collect()
+    }
+
+    /// Tells the driver whom to be connected to, when that changed.
+    fn tell_peers(&mut self) {
+        let own = self.core.config.node;
+        let others = self.core.meta.cluster().nodes().filter(|(id, _)| *id != own);
+        let peers: Vec<_> = others.map(|(id, node)| (id, node.peer.as_str().to_owned())).collect();
+        if peers != self.control.peers {
+            self.control.peers.clone_from(&peers);
+            self.core.out.push(Action::Peers(peers));
+        }
+    }
+
+    /// A proposal about the cluster has its outcome.
+    pub(crate) fn control_decided(&mut self, step: Step, result: Result<Reply, cluster::Error>) {
+        match step {
+            Step::Introduce => self.control.introducing = false,
+            Step::Lease(attempt) => self.lease_answered(attempt, result),
+            Step::Release => {}
+            Step::Place => self.control.placing = false,
+        }
+        // What comes next is worked out from the tables as they are by then.
+        let soon = self.core.now.plus(LOOK_EVERY);
+        self.control.look_at = Some(self.control.look_at.map_or(soon, |at| at.min(soon)));
+    }
+}

@@ -1,0 +1,82 @@
+//! What metadata tells the node: decisions, in log order.
+
+use metadata::machine::Version;
+use metadata::vnode::Removed;
+use types::{Offset, RangeId, SegmentId, TopicId, TopicName, VnodeId};
+
+use super::Error;
+use crate::action::Stop;
+use crate::cluster;
+use crate::event::RequestId;
+
+/// A segment that metadata lists as active now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Registered {
+    pub(crate) segment: SegmentId,
+    pub(crate) base: Offset,
+}
+
+/// What metadata has decided, in log order.
+#[derive(Debug)]
+pub(crate) enum Decided {
+    /// Nothing was ever decided: whether the group may begin is for the node to say.
+    Unformed,
+    /// The tables hold everything that was ever acknowledged; proposals are taken.
+    Recovered,
+    /// The same of the cluster's tables.
+    ClusterRecovered,
+    /// Something of the cluster group.
+    Cluster(cluster::Decided),
+    /// A group went on to a version this build does not have.
+    LeftBehind {
+        group: VnodeId,
+        version: Version,
+    },
+    /// The log takes no more writes in this process lifetime.
+    Failed {
+        detail: String,
+    },
+    /// The log cannot be used.
+    Stop(Stop),
+    TopicCreated {
+        id: RequestId,
+        name: TopicName,
+        result: Result<RangeId, Error>,
+    },
+    TopicSealed {
+        id: RequestId,
+        topic: TopicId,
+        result: Result<(), Error>,
+    },
+    TopicDeleted {
+        id: RequestId,
+        topic: TopicId,
+        name: TopicName,
+        result: Result<Vec<Removed>, Error>,
+    },
+    RangeSplit {
+        id: RequestId,
+        range: RangeId,
+        result: Result<(RangeId, RangeId), Error>,
+    },
+    RangesMerged {
+        id: RequestId,
+        ranges: [RangeId; 2],
+        result: Result<RangeId, Error>,
+    },
+    Registered {
+        range: RangeId,
+        result: Result<Registered, Error>,
+    },
+    SegmentSealed {
+        range: RangeId,
+        result: Result<(), Error>,
+    },
+    SegmentDeleted {
+        segment: SegmentId,
+    },
+    Committed {
+        id: RequestId,
+        result: Result<(), Error>,
+    },
+}

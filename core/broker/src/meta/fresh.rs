@@ -1,0 +1,103 @@
+//! When the tables here hold everything that was decided before this process began.
+//!
+//! Tables that were stored, or that come from another node, may lack what was acknowledged last. A leader that has
+//! applied everything of earlier terms knows that it lacks nothing; any other node asks one how far it must have
+//! applied, once, and waits for that. Later than that the tables only lag behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use peer::Message;
+use peer::message::ReadIndexReply;
+use raft::Group;
+use types::{NodeId, RaftIndex, VnodeId};
+
+use super::{CLUSTER, Decided, Meta, VNODE, remote};
+use crate::action::{Action, Actions};
+use crate::event::AskId;
+
+/// How far the tables of each group have to be.
+#[derive(Debug, Default)]
+pub(super) struct Fresh {
+    asks: BTreeMap<AskId, (VnodeId, NodeId)>,
+    wanted: BTreeMap<VnodeId, RaftIndex>,
+    done: BTreeSet<VnodeId>,
+}
+
+impl Fresh {
+    fn is_asked(&self, group: VnodeId) -> bool {
+        self.asks.values().any(|(asked, _)| *asked == group)
+    }
+
+    /// What was asked of a node that is gone is not answered.
+    pub(super) fn down(&mut self, node: NodeId) {
+        self.asks.retain(|_, (_, asked)| *asked != node);
+    }
+}
+
+impl Meta {
+    /// Tells once when the tables are complete: the cluster's, then all vnodes'.
+    pub(super) fn tell_ready(&mut self) {
+        if self.ready == (true, true) {
+            return;
+        }
+        for group in self.needed() {
+            let leads = self.host.group(group).is_some_and(Group::is_ready);
+            let reached = self.fresh.wanted.get(&group).is_some_and(|index| self.applied_of(group) >= *index);
+            if leads || reached {
+                self.fresh.done.insert(group);
+            }
+        }
+        if !self.ready.0 && self.fresh.done.contains(&CLUSTER) {
+            self.ready.0 = true;
+            self.cluster_changed = true;
+            self.decided.push(Decided::ClusterRecovered);
+        }
+        // Which vnodes there are is in the cluster's tables.
+        let complete = self.ready.0 && self.needed().iter().all(|group| self.fresh.done.contains(group));
+        if complete {
+            self.ready.1 = true;
+            self.decided.push(Decided::Recovered);
+        }
+    }
+
+    /// Groups whose tables have to be complete. Before there is a ring there is the vnode it begins with.
+    fn needed(&self) -> Vec<VnodeId> {
+        let ring = self.ring_vnodes();
+        let first = ring.is_empty().then_some(VNODE);
+        std::iter::once(CLUSTER).chain(first).chain(ring).collect()
+    }
+
+    /// Asks leaders how far the tables have to be.
+    pub(super) fn ask_how_far(&mut self, out: &mut Actions) {
+        if self.ready == (true, true) {
+            return;
+        }
+        for group in self.needed() {
+            let known = self.fresh.wanted.contains_key(&group) || self.fresh.is_asked(group);
+            if known || self.fresh.done.contains(&group) || self.leads(group) {
+                continue;
+            }
+            // Whoever does not lead says who does.
+            let any = || self.candidates(group).first().copied();
+            let Some(to) = self.leader(group).filter(|leader| self.is_up(*leader)).or_else(any) else {
+                continue;
+            };
+            let ask = self.ask_id();
+            self.fresh.asks.insert(ask, (group, to));
+            let message = Message::ReadIndex { vnode: group };
+            out.push(Action::Ask { to, ask, message, within: remote::ANSWER_WITHIN });
+        }
+    }
+
+    /// The answer, `None` when there is none: then it is asked again.
+    pub(super) fn told_how_far(&mut self, ask: AskId, reply: Option<&ReadIndexReply>) {
+        let Some((group, asked)) = self.fresh.asks.remove(&ask) else { return };
+        match reply {
+            Some(ReadIndexReply::Ready(index)) => drop(self.fresh.wanted.insert(group, *index)),
+            Some(ReadIndexReply::NotLeader { hint }) => {
+                self.remote.set_hint(group, hint.filter(|hint| *hint != asked));
+            }
+            Some(ReadIndexReply::Overloaded) | None => {}
+        }
+    }
+}

@@ -1,0 +1,655 @@
+//! The metadata this node replicates: proposals go in, decisions come out in log order.
+//!
+//! Owns the tables of every group as this node has them, the node's replicas (`consensus`), and who waits for which
+//! proposal. What a vnode's replies mean to the rest of the node is in `decided`, how proposals are put in
+//! `proposals`, what the cluster group says in `crate::cluster`. Does not decide what to propose.
+//!
+//! Invariants:
+//! - a decision is told only after its entry is durable on a quorum and applied here;
+//! - what cannot be decided here is told as such, never dropped; a proposal has exactly one outcome;
+//! - a vnode that has never decided anything writes nothing before it was allowed to begin, and the cluster group
+//!   begins after the vnode: the node then asks for nothing that a crash between the two could have lost;
+//! - positions that arrive while an entry with positions is on its way travel together in the next one.
+
+mod asked;
+mod decided;
+mod error;
+mod follow;
+mod fresh;
+mod origin;
+mod outside;
+mod proposals;
+mod remote;
+mod replies;
+mod serve;
+mod tables;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use consensus::{Action as Said, Host};
+use metadata::cluster::Cluster;
+use metadata::machine::Version;
+use metadata::vnode::{Command, Commit, Reply, Segment, Vnode};
+use raft::{Group, ProposalId};
+use storage::disk::Completion;
+use storage::raft_log;
+use types::{Instant, NodeId, RaftIndex, RangeId, SegmentId, TopicId, TopicName, VnodeId};
+
+use crate::action::{Action, Actions, Notice, Stop};
+use crate::cluster;
+use crate::config::Config;
+use crate::event::{RequestId, Volume};
+
+use asked::Asked;
+use origin::Origin;
+use peer::message::{ProposeRefusal, ProposeReply, ReadIndexReply};
+use tables::{Applied, Tables};
+
+pub(crate) use asked::Fate;
+pub(crate) use decided::{Decided, Registered};
+pub use error::Error;
+
+/// The group of what holds for the whole cluster; no vnode of the ring has this number.
+pub(crate) const CLUSTER: VnodeId = VnodeId(u64::MAX - 2);
+/// The vnode a ring begins with.
+pub(crate) const VNODE: VnodeId = VnodeId(0);
+/// How often groups of several members are told that time goes on.
+const TICK: Duration = Duration::from_millis(100);
+/// Numbers of proposals to the cluster group begin here.
+const CLUSTER_NUMBERS: u64 = 1 << 62;
+
+/// Positions in one entry.
+const COMMITS_PER_ENTRY_MAX: usize = 1024;
+/// Topics whose vnode is remembered although they are gone, beside as many as there are.
+const GONE_TOPICS_MAX: usize = 1024;
+
+/// Who waits for a proposal to a vnode.
+#[derive(Debug)]
+enum Then {
+    CreateTopic { id: RequestId, name: TopicName },
+    SealTopic { id: RequestId, topic: TopicId },
+    DeleteTopic { id: RequestId, topic: TopicId, name: TopicName },
+    SplitRange { id: RequestId, range: RangeId },
+    MergeRanges { id: RequestId, ranges: [RangeId; 2] },
+    Register { range: RangeId, registered: Registered },
+    Seal { range: RangeId },
+    Delete { segment: SegmentId },
+    Commit { group: VnodeId, ids: Vec<RequestId> },
+}
+
+/// What came of a group's log, in its order.
+#[derive(Debug)]
+pub(crate) enum Outcome<Reply, Then> {
+    /// An entry was applied; with whoever waits for it, when it was proposed here in this lifetime.
+    Applied { reply: Reply, then: Option<Then> },
+    /// A proposal will not be heard of again.
+    Lost { then: Then, fate: Fate },
+}
+
+/// One vnode as this node has it.
+#[derive(Debug, Default)]
+struct Shard {
+    tables: Tables<Vnode>,
+    /// Positions that wait for the entry on its way.
+    commits: VecDeque<(RequestId, Commit)>,
+    commit_on_its_way: bool,
+}
+
+/// The metadata of this node.
+#[derive(Debug)]
+pub(crate) struct Meta {
+    host: Host,
+    cluster: Tables<Cluster>,
+    shards: BTreeMap<VnodeId, Shard>,
+    /// Which vnode has which topic. Checked on use: a topic may be gone.
+    topics: BTreeMap<TopicId, VnodeId>,
+    /// Stands for the vnode of a topic that no vnode has.
+    nowhere: Vnode,
+    asked: Asked<Then>,
+    asked_cluster: Asked<cluster::Then>,
+    formation: Formation,
+    remote: remote::Remote,
+    follows: follow::Follows,
+    served: serve::Served,
+    /// Answers that wait to be sent.
+    answers: Vec<(serve::Caller, peer::Message)>,
+    /// Nodes there is a connection to.
+    up: BTreeSet<NodeId>,
+    /// The tables of the cluster said something about nodes or the ring that was not looked at yet.
+    cluster_changed: bool,
+    next_ask: u64,
+    now: Instant,
+    tick_at: Instant,
+    fresh: fresh::Fresh,
+    /// Whether the tables of the cluster, and of all vnodes, were told to be complete.
+    ready: (bool, bool),
+    decided: Vec<Decided>,
+}
+
+/// How far the groups this node begins with are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Formation {
+    /// The log was not read yet.
+    Unread,
+    /// There was no group, or none that had decided anything: whether they may begin is for the node to say.
+    Unformed,
+    /// They begin, or have begun.
+    Formed,
+}
+
+impl Meta {
+    pub(crate) fn new(config: &Config) -> Self {
+        // Different in every process, like all that is drawn from it.
+        let life = (config.seed >> 64) as u64 ^ config.seed as u64;
+        let host = consensus::Config {
+            snapshot_bytes: config.snapshot_bytes,
+            snapshot_entries: config.snapshot_entries,
+            log: config.raft_log.clone(),
+            #[cfg(feature = "planted")]
+            bug: config
+                .has_bug(crate::planted::Bug::PersistEarly)
+                .then_some(consensus::planted::Bug::PersistEarly),
+            ..consensus::Config::new(config.node, life)
+        };
+        Self {
+            host: Host::new(host),
+            cluster: Tables::default(),
+            shards: BTreeMap::new(),
+            topics: BTreeMap::new(),
+            nowhere: Vnode::default(),
+            asked: Asked::new(config.node, life, 0),
+            asked_cluster: Asked::new(config.node, life, CLUSTER_NUMBERS),
+            formation: Formation::Unread,
+            remote: remote::Remote::default(),
+            follows: follow::Follows::default(),
+            served: serve::Served::default(),
+            answers: Vec::new(),
+            up: BTreeSet::new(),
+            cluster_changed: false,
+            next_ask: 0,
+            now: Instant(0),
+            tick_at: Instant(0),
+            fresh: fresh::Fresh::default(),
+            ready: (false, false),
+            decided: Vec::new(),
+        }
+    }
+
+    /// The tables of the vnode that has a topic, as far as they are decided; of an empty vnode when none has.
+    pub(crate) fn of(&self, topic: TopicId) -> &Vnode {
+        self.shard_of(topic).map_or(&self.nowhere, |(_, shard)| shard.tables.machine())
+    }
+
+    fn shard_of(&self, topic: TopicId) -> Option<(VnodeId, &Shard)> {
+        let vnode = *self.topics.get(&topic)?;
+        Some((vnode, self.shards.get(&vnode)?))
+    }
+
+    /// The tables of every vnode.
+    pub(crate) fn vnodes(&self) -> impl Iterator<Item = &Vnode> {
+        self.shards.values().map(|shard| shard.tables.machine())
+    }
+
+    /// Whether a topic lists a segment.
+    pub(crate) fn lists(&self, segment: SegmentId) -> bool {
+        self.of(segment.range.topic).segment(segment).is_some()
+    }
+
+    /// Every active segment with the name of its topic.
+    pub(crate) fn active_segments(&self) -> impl Iterator<Item = (SegmentId, &Segment, &TopicName)> {
+        self.vnodes().flat_map(|vnode| {
+            let active = vnode.segments().filter(|(_, segment)| segment.is_active());
+            active.filter_map(|(id, segment)| Some((id, segment, &vnode.topic(id.range.topic)?.name)))
+        })
+    }
+
+    /// The topic of that name.
+    pub(crate) fn topic_by_name(&self, name: &TopicName) -> Option<(TopicId, &metadata::vnode::Topic)> {
+        self.vnodes().find_map(|vnode| vnode.topic_by_name(name))
+    }
+
+    /// The vnode where a topic of that name belongs.
+    fn home_of(&self, name: &TopicName) -> VnodeId {
+        let owner = self.shards.iter().find(|(_, shard)| shard.tables.machine().owns(name));
+        owner.map_or(VNODE, |(vnode, _)| *vnode)
+    }
+
+    /// The cluster's tables as far as they are decided.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.cluster.machine()
+    }
+
+    pub(crate) fn log_gauges(&self) -> raft_log::Gauges {
+        self.host.gauges()
+    }
+
+    /// Whether the groups this node begins with wait to be allowed to begin.
+    pub(crate) fn is_unformed(&self) -> bool {
+        self.formation == Formation::Unformed
+    }
+
+    pub(crate) fn start(&mut self, out: &mut Actions) {
+        self.host.start();
+        self.settle(out);
+    }
+
+    pub(crate) fn complete(&mut self, completion: Completion, out: &mut Actions) {
+        self.host.complete(completion);
+        self.settle(out);
+    }
+
+    /// A few times a second.
+    pub(crate) fn mark(&mut self, out: &mut Actions) {
+        self.host.mark();
+        self.settle(out);
+    }
+
+    /// What time it is.
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Does what is due, and says when it has to be called next.
+    pub(crate) fn keep_time(&mut self, out: &mut Actions) -> Option<Instant> {
+        let ticks = self.host.needs_ticks();
+        let waits = !self.remote.is_empty() || !self.up.is_empty();
+        if (ticks || waits) && self.tick_at <= self.now {
+            self.tick_at = self.now.plus(TICK);
+            self.host.tick();
+            self.expire();
+            self.follow_others();
+            self.ask_how_far(out);
+            self.settle(out);
+        }
+        (ticks || waits).then_some(self.tick_at).into_iter().chain(self.next_due()).min()
+    }
+
+    pub(crate) fn take_decided(&mut self) -> Vec<Decided> {
+        std::mem::take(&mut self.decided)
+    }
+
+    /// Whether the list of nodes or the ring may be another one than at the last call.
+    pub(crate) fn take_cluster_change(&mut self) -> bool {
+        std::mem::take(&mut self.cluster_changed)
+    }
+
+    /// Whether there is a connection to a node.
+    pub(crate) fn is_up(&self, node: NodeId) -> bool {
+        self.up.contains(&node)
+    }
+
+    /// Whether this node is a replica of a group, or about to be.
+    pub(crate) fn has(&self, group: VnodeId) -> bool {
+        self.host.has(group)
+    }
+
+    /// This node's replica of a group.
+    pub(crate) fn group(&self, group: VnodeId) -> Option<&Group> {
+        self.host.group(group)
+    }
+
+    /// Groups this node leads and has everything of.
+    pub(crate) fn led_groups(&self) -> impl Iterator<Item = VnodeId> {
+        self.host.groups().filter(|(_, group)| group.is_ready()).map(|(id, _)| id)
+    }
+
+    /// Lets the groups this node begins with begin.
+    fn form(&mut self) {
+        if self.host.has(VNODE) {
+            return self.begin_all();
+        }
+        self.formation = Formation::Formed;
+        self.host.found_group(VNODE, &[self.node()]);
+    }
+
+    fn node(&self) -> NodeId {
+        self.asked.node()
+    }
+
+    /// Carries what the groups say to the node and to the disk until all are silent.
+    fn settle(&mut self, out: &mut Actions) {
+        loop {
+            if let Some(said) = self.host.next_action() {
+                self.said(said, out);
+            } else if !self.propose_commits() {
+                break;
+            }
+        }
+        self.ask_others(out);
+        if let Some(said) = self.host.next_action() {
+            // What was held is decided here by now.
+            self.said(said, out);
+            return self.settle(out);
+        }
+        self.tell_ready();
+    }
+
+    fn said(&mut self, said: Said, out: &mut Actions) {
+        match said {
+            Said::Disk(job) => out.push(Action::Disk(Volume::Raft, job)),
+            Said::Notice(notice) => out.push(Action::Notice(Notice::RaftLog(notice))),
+            Said::Listed => self.listed(),
+            Said::Found { group, state, is_blank } => self.found(group, state, is_blank),
+            Said::Apply { group, entry, proposal } => self.apply(group, entry.index, &entry.data, proposal),
+            Said::Restore { group, state, .. } => self.restore(group, state),
+            Said::TakeSnapshot { group, order } => match self.save_at(group) {
+                Some((_, state)) => self.host.save(group, &order, &state),
+                None => self.host.not_saved(group, &order),
+            },
+            Said::Refused { group, id, reason } => self.refused(group, id, reason),
+            Said::Unknown { group, id } => {
+                if !self.tell_proposer(id, ProposeReply::Unknown) {
+                    self.lost(group, id, Fate::Unknown);
+                }
+            }
+            Said::Failed { detail } => self.decided.push(Decided::Failed { detail }),
+            Said::Lost { group, .. } => {
+                let detail = format!("the entries or the snapshot of {} do not decode", name_of(group));
+                self.decided.push(Decided::Stop(Stop::Damaged { detail }));
+            }
+            Said::Contradiction { group, what } => {
+                let detail = format!("{}: {what}", name_of(group));
+                self.decided.push(Decided::Failed { detail });
+            }
+            Said::Stop(stop) => self.decided.push(Decided::Stop(stopped(stop))),
+            Said::ReadReady { group, id } => {
+                let applied = self.host.group(group).map_or(RaftIndex::ZERO, Group::applied);
+                self.tell_reader(id, ReadIndexReply::Ready(applied));
+            }
+            Said::ReadRefused { id, reason, .. } => {
+                let reply = match reason {
+                    raft::Refusal::NotLeader { leader } => ReadIndexReply::NotLeader { hint: leader },
+                    raft::Refusal::Stopped
+                    | raft::Refusal::Busy
+                    | raft::Refusal::TooLarge
+                    | raft::Refusal::Unchangeable(_) => ReadIndexReply::Overloaded,
+                };
+                self.tell_reader(id, reply);
+            }
+            Said::Left { group } => self.left_group(group),
+            Said::MembersChanged { .. } | Said::RoleChanged { .. } => {}
+        }
+    }
+
+    fn listed(&mut self) {
+        if self.formation == Formation::Unread && !self.host.has(VNODE) {
+            self.unformed();
+        }
+    }
+
+    fn unformed(&mut self) {
+        self.formation = Formation::Unformed;
+        self.decided.push(Decided::Unformed);
+    }
+
+    fn found(&mut self, group: VnodeId, state: Option<Bytes>, is_blank: bool) {
+        if let Err(unusable) = self.make(group, state) {
+            return self.decided.push(Decided::Stop(unusable.into()));
+        }
+        match group {
+            // An earlier start got as far as this and no further: like none.
+            VNODE if is_blank && self.formation == Formation::Unread => self.unformed(),
+            VNODE => self.begin_all(),
+            _ if self.host.group(VNODE).is_some() => self.host.begin(group),
+            _ => {}
+        }
+    }
+
+    fn begin_all(&mut self) {
+        self.formation = Formation::Formed;
+        self.host.begin(VNODE);
+        self.host.found_group(CLUSTER, &[self.node()]);
+        self.host.begin(CLUSTER);
+    }
+
+    /// The tables to begin with, or to go on with.
+    fn make(&mut self, group: VnodeId, state: Option<Bytes>) -> Result<(), tables::Unusable> {
+        if group == CLUSTER {
+            self.cluster_changed = true;
+            return self.cluster.restore(state);
+        }
+        self.shards.entry(group).or_default().tables.restore(state)?;
+        self.list_topics(group);
+        Ok(())
+    }
+
+    fn restore(&mut self, group: VnodeId, state: Bytes) {
+        if let Err(unusable) = self.make(group, Some(state)) {
+            self.decided.push(Decided::Stop(unusable.into()));
+        }
+        self.wake_followers(group);
+    }
+
+    fn restore_followed(&mut self, group: VnodeId, index: RaftIndex, state: Bytes) {
+        let made = if group == CLUSTER {
+            self.cluster_changed = true;
+            self.cluster.restore_followed(state)
+        } else {
+            self.shards.entry(group).or_default().tables.restore_followed(state)
+        };
+        self.list_topics(group);
+        if let Err(unusable) = made {
+            let detail = format!("{} at {index}, from another node: {unusable:?}", name_of(group));
+            self.decided.push(Decided::Failed { detail });
+        }
+    }
+
+    /// The state of this node's replica, and its last entry.
+    fn save_at(&self, group: VnodeId) -> Option<(RaftIndex, Bytes)> {
+        match group {
+            CLUSTER => self.cluster.save(),
+            vnode => self.shards.get(&vnode)?.tables.save(),
+        }
+    }
+
+    fn applied_of(&self, group: VnodeId) -> RaftIndex {
+        match group {
+            CLUSTER => self.cluster().applied(),
+            vnode => {
+                self.shards.get(&vnode).map_or(RaftIndex::ZERO, |shard| shard.tables.machine().applied())
+            }
+        }
+    }
+
+    fn is_catching_up(&self, group: VnodeId) -> bool {
+        match group {
+            CLUSTER => self.cluster.is_catching_up(),
+            vnode => self.shards.get(&vnode).is_some_and(|shard| shard.tables.is_catching_up()),
+        }
+    }
+
+    fn left_group(&mut self, group: VnodeId) {
+        match group {
+            CLUSTER => self.cluster.leave(),
+            vnode => {
+                if let Some(shard) = self.shards.get_mut(&vnode) {
+                    shard.tables.leave();
+                }
+            }
+        }
+        self.left(group);
+    }
+
+    /// The vnodes of the ring.
+    fn ring_vnodes(&self) -> Vec<VnodeId> {
+        self.cluster()
+            .topology()
+            .map_or_else(Vec::new, |topology| topology.placements.keys().copied().collect())
+    }
+
+    /// Nodes that are said to be members of a group.
+    fn placed(&self, group: VnodeId) -> Vec<NodeId> {
+        let placed = self.cluster().topology().and_then(|topology| topology.placements.get(&group));
+        placed.cloned().unwrap_or_default()
+    }
+
+    /// Remembers which topics a vnode has, after other than one by one.
+    fn list_topics(&mut self, vnode: VnodeId) {
+        self.topics.retain(|_, home| *home != vnode);
+        let Some(shard) = self.shards.get(&vnode) else { return };
+        self.topics.extend(shard.tables.machine().topics().map(|(topic, _)| (topic, vnode)));
+    }
+
+    fn note_topics(&mut self, vnode: VnodeId, reply: &Reply) {
+        match reply {
+            Reply::TopicCreated { root } => drop(self.topics.insert(root.topic, vnode)),
+            Reply::TopicInserted => self.list_topics(vnode),
+            Reply::TopicDeleted { .. } => {
+                let there: usize = self.vnodes().map(Vnode::topic_count).sum();
+                if self.topics.len() > 2 * there + GONE_TOPICS_MAX {
+                    let vnodes: Vec<VnodeId> = self.shards.keys().copied().collect();
+                    vnodes.into_iter().for_each(|vnode| self.list_topics(vnode));
+                }
+            }
+            Reply::TopicSealed
+            | Reply::RangeSplit { .. }
+            | Reply::RangesMerged { .. }
+            | Reply::SegmentRegistered
+            | Reply::SegmentSealed
+            | Reply::SegmentDeleted(_)
+            | Reply::ReplicasSet
+            | Reply::PolicyBound
+            | Reply::PositionsCommitted(_)
+            | Reply::GroupExpired
+            | Reply::MigrationBegun
+            | Reply::MigrationEnded
+            | Reply::TopicExtracted(_)
+            | Reply::ArcSet
+            | Reply::Upgraded(_)
+            | Reply::Refused(_) => {}
+        }
+    }
+
+    /// The replica of this node applies an entry.
+    fn apply(&mut self, group: VnodeId, index: RaftIndex, entry: &Bytes, proposal: Option<ProposalId>) {
+        let (origin, command) = split(entry);
+        if group == CLUSTER {
+            let applied = self.cluster.apply(index, &command);
+            self.cluster_applied(origin, applied);
+        } else if let Some(shard) = self.shards.get_mut(&group) {
+            let applied = shard.tables.apply(index, &command);
+            self.vnode_applied(group, origin, applied);
+        }
+        if let Some(id) = proposal {
+            self.tell_proposer(id, ProposeReply::Applied { index, reply: Bytes::new() });
+        }
+        self.wake_followers(group);
+    }
+
+    /// Another node's replica has applied an entry, which may carry no command.
+    fn apply_followed(&mut self, group: VnodeId, index: RaftIndex, entry: &Bytes) {
+        if entry.is_empty() {
+            return;
+        }
+        let (origin, command) = split(entry);
+        if group == CLUSTER {
+            if let Some(applied) = self.cluster.apply_followed(index, &command) {
+                self.cluster_applied(origin, applied);
+            }
+        } else {
+            let tables = &mut self.shards.entry(group).or_default().tables;
+            if let Some(applied) = tables.apply_followed(index, &command) {
+                self.vnode_applied(group, origin, applied);
+            }
+        }
+    }
+
+    fn cluster_applied(&mut self, origin: Option<Origin>, applied: Applied<metadata::cluster::Reply>) {
+        let Applied { reply, left_behind } = applied;
+        let then = origin.and_then(|origin| self.asked_cluster.heard(origin));
+        self.release(CLUSTER, origin);
+        use metadata::cluster::Reply as R;
+        self.cluster_changed |= matches!(reply, R::NodesChanged(_) | R::RingChanged { .. });
+        self.decided.extend(cluster::decided(Outcome::Applied { reply, then }));
+        self.tell_left_behind(CLUSTER, left_behind);
+    }
+
+    fn vnode_applied(&mut self, group: VnodeId, origin: Option<Origin>, applied: Applied<Reply>) {
+        let Applied { reply, left_behind } = applied;
+        self.note_topics(group, &reply);
+        self.release(group, origin);
+        if let Some(then) = origin.and_then(|origin| self.asked.heard(origin)) {
+            self.decide(then, reply);
+        }
+        self.tell_left_behind(group, left_behind);
+    }
+
+    fn release(&mut self, group: VnodeId, origin: Option<Origin>) {
+        if let Some(origin) = origin.filter(|origin| self.asked.is_own(*origin)) {
+            self.remote.release((group, origin.number));
+        }
+    }
+
+    fn refused(&mut self, group: VnodeId, id: ProposalId, reason: raft::Refusal) {
+        let reply = match reason {
+            raft::Refusal::NotLeader { leader } => ProposeReply::NotLeader { hint: leader },
+            raft::Refusal::TooLarge => ProposeReply::Refused(ProposeRefusal::TooLarge),
+            raft::Refusal::Stopped | raft::Refusal::Busy | raft::Refusal::Unchangeable(_) => {
+                ProposeReply::Refused(ProposeRefusal::Overloaded)
+            }
+        };
+        if !self.tell_proposer(id, reply) {
+            self.lost(group, id, Fate::NotRecorded);
+        }
+    }
+
+    fn tell_left_behind(&mut self, group: VnodeId, version: Option<Version>) {
+        self.decided.extend(version.map(|version| Decided::LeftBehind { group, version }));
+    }
+
+    fn lost(&mut self, group: VnodeId, id: ProposalId, fate: Fate) {
+        if group == CLUSTER {
+            let lost = self.asked_cluster.lost(id.0).map(|then| Outcome::Lost { then, fate });
+            self.decided.extend(lost.map(cluster::decided).into_iter().flatten());
+        } else if let Some(then) = self.asked.lost(id.0) {
+            self.fail(then, fate.into());
+        }
+    }
+
+    fn propose(&mut self, vnode: VnodeId, command: &Command, then: Then) {
+        let origin = self.asked.ask(then);
+        self.submit(vnode, origin.number, origin.entry(&command.encode()));
+    }
+
+    fn propose_cluster(&mut self, command: &metadata::cluster::Command, then: cluster::Then) {
+        let origin = self.asked_cluster.ask(then);
+        self.submit(CLUSTER, origin.number, origin.entry(&command.encode()));
+    }
+
+    fn commits_of(&mut self, vnode: VnodeId) -> &mut Shard {
+        self.shards.entry(vnode).or_default()
+    }
+
+    /// `false` when nothing waits to be proposed.
+    fn propose_commits(&mut self) -> bool {
+        let waits =
+            |(_, shard): &(&VnodeId, &mut Shard)| !shard.commit_on_its_way && !shard.commits.is_empty();
+        let Some((&vnode, shard)) = self.shards.iter_mut().find(waits) else { return false };
+        shard.commit_on_its_way = true;
+        let count = shard.commits.len().min(COMMITS_PER_ENTRY_MAX);
+        let (ids, commits) = shard.commits.drain(..count).unzip();
+        self.propose(vnode, &Command::CommitPositions { commits }, Then::Commit { group: vnode, ids });
+        true
+    }
+}
+
+/// Who proposed an entry, and what. Of bytes that no node of ours wrote nobody waits, and the machine says of them what
+/// every member says.
+fn split(entry: &Bytes) -> (Option<Origin>, Bytes) {
+    Origin::split(entry).map_or((None, Bytes::new()), |(origin, command)| (Some(origin), command))
+}
+
+/// A group's name, for people.
+pub(crate) fn name_of(group: VnodeId) -> String {
+    if group == CLUSTER { "the cluster's tables".to_owned() } else { format!("vnode {group}") }
+}
+
+fn stopped(stop: consensus::Stop) -> Stop {
+    match stop {
+        consensus::Stop::Unreadable(detail) => Stop::Unreadable { volume: Volume::Raft, detail },
+        consensus::Stop::LaterFormat(detail) => Stop::LaterFormat { volume: Volume::Raft, detail },
+        consensus::Stop::Damaged(detail) => Stop::Damaged { detail },
+    }
+}

@@ -1,0 +1,329 @@
+//! The metadata's dealings with other nodes: letters of the groups, proposals on their way to a leader, tables that are
+//! followed, and what others ask for.
+//!
+//! Decides whom to ask. What may be believed of an answer is said in `remote` and `follow`.
+
+use bytes::Bytes;
+use peer::Message;
+use peer::message::{
+    Follow, FollowReply, ForwardReply, OfGroup, Propose, ProposeRefusal, ProposeReply, ReadIndexReply,
+};
+use raft::{ProposalId, ReadId, Role};
+use types::{Instant, NodeId, RaftIndex, VnodeId, limits};
+
+use super::follow::{self, News};
+use super::remote::{self, Key, Verdict};
+use super::serve::{Caller, ENTRIES_BYTES_MAX, PART_BYTES};
+use super::{CLUSTER, Fate, Meta};
+use crate::action::{Action, Actions};
+use crate::event::{AskId, CallId, PeerEvent};
+
+/// A letter above this goes by itself, where it is in nobody's way.
+const LETTER_BYTES_MAX: usize = 64 * 1024;
+
+impl Meta {
+    /// Takes what is for the metadata of what happened between nodes.
+    pub(crate) fn peer(&mut self, node: NodeId, event: PeerEvent, out: &mut Actions) {
+        match event {
+            PeerEvent::Up => drop(self.up.insert(node)),
+            PeerEvent::Down => self.down(node),
+            PeerEvent::Said(Message::Raft(letters)) => {
+                for OfGroup { vnode, message } in letters {
+                    self.host.receive(node, vnode, message);
+                }
+            }
+            PeerEvent::Said(Message::RaftPart(OfGroup { vnode, message })) => {
+                self.host.receive(node, vnode, message);
+            }
+            PeerEvent::Said(_) => {}
+            PeerEvent::Asked { call, message } => self.asked_by((node, call), message, out),
+            PeerEvent::Answered { ask, message } => self.answered(ask, Some(message)),
+            PeerEvent::Unanswered { ask } => self.answered(ask, None),
+        }
+        self.settle(out);
+    }
+
+    fn down(&mut self, node: NodeId) {
+        self.up.remove(&node);
+        self.host.unreachable(node);
+        self.served.down(node);
+        self.fresh.down(node);
+        self.follows.down(node, self.now);
+        for (key, verdict) in self.remote.down(node) {
+            self.judged(key, verdict);
+        }
+    }
+
+    fn asked_by(&mut self, caller: Caller, message: Message, out: &mut Actions) {
+        let answer = match message {
+            Message::Propose(propose) => self.propose_for(caller, propose).map(Message::ProposeReply),
+            Message::Follow(follow) => self.follow_for(caller, follow).map(Message::FollowReply),
+            Message::ReadIndex { vnode } => self.read_for(caller, vnode).map(Message::ReadIndexReply),
+            Message::Forward(_) => Some(Message::ForwardReply(ForwardReply::NotServed { hint: None })),
+            // Not what one asks: the link lets no such thing through.
+            Message::Raft(_)
+            | Message::RaftPart(_)
+            | Message::Attributes(_)
+            | Message::ForwardReply(_)
+            | Message::FollowReply(_)
+            | Message::ProposeReply(_)
+            | Message::ReadIndexReply(_) => None,
+        };
+        out.extend(answer.map(|message| answer_to(caller, message)));
+    }
+
+    /// `None` when the answer comes later.
+    fn propose_for(&mut self, caller: Caller, propose: Propose) -> Option<ProposeReply> {
+        let Propose { vnode, command, .. } = propose;
+        if !self.leads(vnode) {
+            let hint = self.leader(vnode);
+            return Some(ProposeReply::NotLeader { hint });
+        }
+        let Some(number) = self.served.propose(caller) else {
+            return Some(ProposeReply::Refused(ProposeRefusal::Overloaded));
+        };
+        self.host.propose(vnode, ProposalId(number), command);
+        None
+    }
+
+    fn read_for(&mut self, caller: Caller, vnode: VnodeId) -> Option<ReadIndexReply> {
+        if !self.leads(vnode) {
+            return Some(ReadIndexReply::NotLeader { hint: self.leader(vnode) });
+        }
+        let Some(number) = self.served.read(caller) else { return Some(ReadIndexReply::Overloaded) };
+        self.host.read(vnode, ReadId(number));
+        None
+    }
+
+    /// Everything committed when another node asked is applied here, or that cannot be known.
+    pub(super) fn tell_reader(&mut self, id: ReadId, reply: ReadIndexReply) {
+        if let Some(caller) = self.served.reader(id.0) {
+            self.answers.push((caller, Message::ReadIndexReply(reply)));
+        }
+    }
+
+    /// What became of a proposal of another node; `false` when it is none.
+    pub(super) fn tell_proposer(&mut self, id: ProposalId, reply: ProposeReply) -> bool {
+        let Some(caller) = self.served.proposer(id.0) else { return false };
+        self.answers.push((caller, Message::ProposeReply(reply)));
+        true
+    }
+
+    fn follow_for(&mut self, caller: Caller, follow: Follow) -> Option<FollowReply> {
+        let Follow { vnode, from, part, wait_ms } = follow;
+        let Some(group) = self.host.group(vnode) else {
+            return Some(FollowReply::NotHere { hint: self.leader(vnode) });
+        };
+        if from > group.applied() {
+            let parked = self.served.park(vnode, caller, from, wait_ms, self.now);
+            return (!parked).then_some(FollowReply::Overloaded);
+        }
+        Some(self.followed(vnode, from, part))
+    }
+
+    fn followed(&mut self, group: VnodeId, from: RaftIndex, part: Option<(RaftIndex, u64)>) -> FollowReply {
+        if part.is_none()
+            && let Some(entries) = self.host.applied_entries(group, from, ENTRIES_BYTES_MAX)
+        {
+            return FollowReply::Entries(entries);
+        }
+        let known =
+            part.and_then(|(index, at)| Some((index, at, self.served.snapshot(group, index, self.now)?)));
+        let (index, offset, state) = match known {
+            Some(known) => known,
+            None => match self.snapshot_of(group) {
+                Some((index, state)) => (index, 0, state),
+                None => return FollowReply::NotHere { hint: self.leader(group) },
+            },
+        };
+        let total = state.len() as u64;
+        let begin = usize::try_from(offset.min(total)).unwrap_or(state.len());
+        let bytes = state.slice(begin..state.len().min(begin + PART_BYTES));
+        FollowReply::Part { index, total, offset: begin as u64, bytes }
+    }
+
+    /// A state to hand out: the one that others are being given, unless it is old.
+    fn snapshot_of(&mut self, group: VnodeId) -> Option<(RaftIndex, Bytes)> {
+        if let Some(index) = self.served.kept_index(group)
+            && self.host.applied_entries(group, index.next(), 0).is_some()
+        {
+            return Some((index, self.served.snapshot(group, index, self.now)?));
+        }
+        let (index, state) = self.save_at(group)?;
+        self.served.keep(group, index, state.clone(), self.now);
+        Some((index, state))
+    }
+
+    /// Something of a group was applied: whoever waits for it is answered.
+    pub(super) fn wake_followers(&mut self, group: VnodeId) {
+        let Some(applied) = self.host.group(group).map(raft::Group::applied) else { return };
+        for (caller, from) in self.served.wake(group, applied) {
+            let reply = self.followed(group, from, None);
+            self.answers.push((caller, Message::FollowReply(reply)));
+        }
+    }
+
+    fn answered(&mut self, ask: AskId, message: Option<Message>) {
+        match message {
+            Some(Message::FollowReply(reply)) => self.follow_answered(ask, Some(reply)),
+            Some(Message::ProposeReply(reply)) => self.propose_answered(ask, Some(&reply)),
+            Some(Message::ReadIndexReply(reply)) => self.told_how_far(ask, Some(&reply)),
+            // Nothing else was asked for.
+            Some(_) | None => {
+                self.follow_answered(ask, None);
+                self.propose_answered(ask, None);
+                self.told_how_far(ask, None);
+            }
+        }
+    }
+
+    fn propose_answered(&mut self, ask: AskId, reply: Option<&ProposeReply>) {
+        if let Some((key, verdict)) = self.remote.answered(ask, reply) {
+            self.judged(key, verdict);
+        }
+    }
+
+    fn follow_answered(&mut self, ask: AskId, reply: Option<FollowReply>) {
+        match self.follows.answered(ask, reply, self.now) {
+            Some((group, News::Entries(first, entries))) => {
+                for (index, entry) in (first.0..).zip(entries) {
+                    self.apply_followed(group, RaftIndex(index), &entry);
+                }
+            }
+            Some((group, News::State(index, state))) => self.restore_followed(group, index, state),
+            None => {}
+        }
+    }
+
+    /// Nothing more will be heard of a proposal on its way.
+    fn judged(&mut self, key: Key, verdict: Verdict) {
+        self.remote.release(key);
+        let fate = match verdict {
+            Verdict::NotRecorded => Fate::NotRecorded,
+            Verdict::Unknown => Fate::Unknown,
+        };
+        self.lost(key.0, ProposalId(key.1), fate);
+    }
+
+    /// Puts a proposal into the group's log here, or on its way to whoever leads the group.
+    pub(super) fn submit(&mut self, group: VnodeId, number: u64, entry: Bytes) {
+        let decides_here = |group: &raft::Group| matches!(group.role(), Role::Leader | Role::Stopped);
+        let alone = self.up.is_empty() && self.host.has(group);
+        if alone || self.host.group(group).is_some_and(decides_here) {
+            return self.host.propose(group, ProposalId(number), entry);
+        }
+        if entry.len() > limits::RAFT_COMMAND_BYTES_MAX {
+            return self.lost(group, ProposalId(number), Fate::NotRecorded);
+        }
+        self.remote.hold((group, number), entry, self.now);
+    }
+
+    /// Asks whoever has to be asked. Called when everything else is silent.
+    pub(super) fn ask_others(&mut self, out: &mut Actions) {
+        for key in self.remote.idle() {
+            self.send_proposal(key, out);
+        }
+        for group in self.follows.due(self.now) {
+            let (from, candidates) = (self.applied_of(group).next(), self.candidates(group));
+            let ask = self.ask_id();
+            if let Some((to, follow)) = self.follows.ask(group, from, &candidates, ask) {
+                let (message, within) = (Message::Follow(follow), follow::ANSWER_WITHIN);
+                out.push(Action::Ask { to, ask, message, within });
+            }
+        }
+        for (to, letters) in self.host.take_mail() {
+            if self.up.contains(&to) {
+                say_letters(to, letters, out);
+            }
+        }
+        out.extend(self.answers.drain(..).map(|(caller, message)| answer_to(caller, message)));
+    }
+
+    fn send_proposal(&mut self, key: Key, out: &mut Actions) {
+        if self.leads(key.0) {
+            if let Some(entry) = self.remote.take(key) {
+                self.host.propose(key.0, ProposalId(key.1), entry);
+            }
+            return;
+        }
+        let Some(to) = self.leader(key.0).filter(|leader| self.up.contains(leader)) else { return };
+        let ask = self.ask_id();
+        if let Some(propose) = self.remote.ask(key, to, ask) {
+            let (message, within) = (Message::Propose(propose), remote::ANSWER_WITHIN);
+            out.push(Action::Ask { to, ask, message, within });
+        }
+    }
+
+    pub(super) fn ask_id(&mut self) -> AskId {
+        self.next_ask += 1;
+        AskId(self.next_ask)
+    }
+
+    /// Whether this node leads a group and may record a proposal.
+    pub(crate) fn leads(&self, group: VnodeId) -> bool {
+        self.host.group(group).is_some_and(|group| group.role() == Role::Leader)
+    }
+
+    /// Who leads a group, as far as is known here.
+    pub(crate) fn leader(&self, group: VnodeId) -> Option<NodeId> {
+        let known = self.host.leader(group).map(|(leader, _)| leader);
+        known.or_else(|| self.remote.hint(group).filter(|_| self.host.group(group).is_none()))
+    }
+
+    /// Nodes that may have a group, those that are said to first.
+    pub(super) fn candidates(&self, group: VnodeId) -> Vec<NodeId> {
+        let hint = self.remote.hint(group).into_iter();
+        let placed = self.placed(group);
+        let mut nodes: Vec<NodeId> = hint.chain(placed).filter(|node| self.up.contains(node)).collect();
+        nodes.extend(self.up.iter().filter(|node| !nodes.contains(node)).copied().collect::<Vec<_>>());
+        nodes
+    }
+
+    /// Gives up on what is overdue, and lets followers go that have waited long enough.
+    pub(super) fn expire(&mut self) {
+        for (key, verdict) in self.remote.overdue(self.now) {
+            self.judged(key, verdict);
+        }
+        for caller in self.served.take_due(self.now) {
+            self.answers.push((caller, Message::FollowReply(FollowReply::Entries(Vec::new()))));
+        }
+    }
+
+    /// A group is not here any more.
+    pub(super) fn left(&mut self, group: VnodeId) {
+        for caller in self.served.take_all(group) {
+            let reply = FollowReply::NotHere { hint: None };
+            self.answers.push((caller, Message::FollowReply(reply)));
+        }
+    }
+
+    /// When something of this is due next, beside ticks.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        [self.served.next_due(), self.follows.retry_at()].into_iter().flatten().min()
+    }
+
+    /// Which groups are followed: those of the cluster that this node is no replica of.
+    pub(super) fn follow_others(&mut self) {
+        if self.up.is_empty() {
+            return;
+        }
+        let is_missing = |group: &VnodeId| self.host.group(*group).is_none() || self.is_catching_up(*group);
+        let wanted: Vec<VnodeId> =
+            std::iter::once(CLUSTER).chain(self.ring_vnodes()).filter(is_missing).collect();
+        self.follows.set(wanted.into_iter());
+    }
+}
+
+fn answer_to((to, call): (NodeId, CallId), message: Message) -> Action {
+    Action::Answer { to, call, message }
+}
+
+fn say_letters(to: NodeId, letters: Vec<(VnodeId, Bytes)>, out: &mut Actions) {
+    let of_group = |(vnode, message)| OfGroup { vnode, message };
+    let (large, small): (Vec<_>, Vec<_>) =
+        letters.into_iter().map(of_group).partition(|letter| letter.message.len() > LETTER_BYTES_MAX);
+    if !small.is_empty() {
+        out.push(Action::Say { to, message: Message::Raft(small) });
+    }
+    out.extend(large.into_iter().map(|letter| Action::Say { to, message: Message::RaftPart(letter) }));
+}

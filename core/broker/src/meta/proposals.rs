@@ -1,0 +1,154 @@
+//! What the subjects propose to the vnode, and how each proposal is put.
+//!
+//! Owns the translation of a wish into a command. Does not decide whether it may be wished for, nor what comes of it.
+
+use bytes::Bytes;
+use metadata::vnode::{Command, Commit, CreateTopic, RegisterSegment, SealSegment, Tile};
+use types::keyspace::KeyHash;
+use types::{GroupName, Keyspace, NodeId, RangeId, SegmentId, TopicId, TopicName, VnodeId};
+
+use super::{Decided, Error, Registered, Then, VNODE};
+use crate::cluster;
+use crate::event::RequestId;
+use crate::node::Core;
+
+/// A change of members is looked for in the group, by whoever wants it.
+const NOBODY_WAITS: raft::ProposalId = raft::ProposalId((1 << 63) - 1);
+
+/// What the subjects propose.
+impl Core {
+    /// Lets groups that have never decided anything begin.
+    pub(crate) fn form_metadata(&mut self) {
+        self.meta.form();
+        self.meta.settle(&mut self.out);
+    }
+
+    /// Begins a vnode's group with this node alone.
+    pub(crate) fn found(&mut self, vnode: VnodeId) {
+        self.meta.host.found_group(vnode, &[self.config.node]);
+        self.meta.settle(&mut self.out);
+    }
+
+    /// Hands the lead of a group over, if there is somebody to hand it to.
+    pub(crate) fn transfer(&mut self, group: VnodeId, to: Option<NodeId>) {
+        if let Some(to) = to {
+            self.meta.host.transfer(group, to);
+            self.meta.settle(&mut self.out);
+        }
+    }
+
+    /// Takes one step towards other members of a group. What comes of it is seen in the group.
+    pub(crate) fn change_members(&mut self, group: VnodeId, change: raft::Change) {
+        self.meta.host.reconfigure(group, NOBODY_WAITS, change);
+        self.meta.settle(&mut self.out);
+    }
+
+    /// Proposes to the cluster group.
+    pub(crate) fn propose_cluster(&mut self, command: &metadata::cluster::Command, then: cluster::Then) {
+        self.meta.propose_cluster(command, then);
+        self.meta.settle(&mut self.out);
+    }
+
+    fn propose_to(&mut self, vnode: VnodeId, command: &Command, then: Then) {
+        self.meta.propose(vnode, command, then);
+        self.meta.settle(&mut self.out);
+    }
+
+    /// Proposes to the vnode that has the topic. One that no vnode has is unknown to whichever is asked.
+    fn propose(&mut self, topic: TopicId, command: &Command, then: Then) {
+        let vnode = self.meta.shard_of(topic).map_or(VNODE, |(vnode, _)| vnode);
+        self.propose_to(vnode, command, then);
+    }
+
+    /// Proposes what no request leads to yet.
+    #[cfg(test)]
+    pub(crate) fn propose_unheard(&mut self, command: &Command) {
+        let origin = self.meta.asked.ask_unheard();
+        let entry = origin.entry(&command.encode());
+        self.meta.host.propose(VNODE, raft::ProposalId(origin.number), entry);
+        self.meta.settle(&mut self.out);
+    }
+
+    pub(crate) fn create_topic(
+        &mut self,
+        id: RequestId,
+        name: TopicName,
+        topic: TopicId,
+        keyspace: Keyspace,
+        hash: KeyHash,
+    ) {
+        let command = Command::CreateTopic(CreateTopic {
+            name: Bytes::copy_from_slice(name.as_str().as_bytes()),
+            id: topic,
+            keyspace_bits: keyspace.bits(),
+            key_hash: hash.id(),
+        });
+        self.propose_to(self.meta.home_of(&name), &command, Then::CreateTopic { id, name });
+    }
+
+    pub(crate) fn seal_topic(&mut self, id: RequestId, topic: TopicId) {
+        self.propose(topic, &Command::SealTopic { topic }, Then::SealTopic { id, topic });
+    }
+
+    pub(crate) fn delete_topic(&mut self, id: RequestId, topic: TopicId, name: TopicName) {
+        self.propose(topic, &Command::DeleteTopic { topic }, Then::DeleteTopic { id, topic, name });
+    }
+
+    pub(crate) fn split_range(&mut self, id: RequestId, range: RangeId) {
+        self.propose(range.topic, &Command::SplitRange { range }, Then::SplitRange { id, range });
+    }
+
+    pub(crate) fn merge_ranges(&mut self, id: RequestId, ranges: [RangeId; 2]) {
+        let [a, b] = ranges;
+        self.propose(a.topic, &Command::MergeRanges { a, b }, Then::MergeRanges { id, ranges });
+    }
+
+    /// The next segment of a range, on this node.
+    pub(crate) fn register_segment(&mut self, id: RangeId) {
+        let Some(range) = self.meta.of(id.topic).range(id) else {
+            return self
+                .meta
+                .decided
+                .push(Decided::Registered { range: id, result: Err(Error::NoSuchTopic) });
+        };
+        let registered = Registered {
+            segment: SegmentId { range: id, seq: range.next_segment_seq },
+            base: range.sealed_end,
+        };
+        let command = Command::RegisterSegment(RegisterSegment {
+            segment: registered.segment,
+            start: registered.base,
+            replicas: vec![self.config.node],
+            opened_at: self.wall,
+        });
+        self.propose(id.topic, &command, Then::Register { range: id, registered });
+    }
+
+    pub(crate) fn seal_segment(&mut self, range: RangeId, seal: SealSegment) {
+        self.propose(range.topic, &Command::SealSegment(seal), Then::Seal { range });
+    }
+
+    /// Forgets a segment that holds nothing.
+    pub(crate) fn delete_segment(&mut self, segment: SegmentId) {
+        self.propose(segment.range.topic, &Command::DeleteSegment { segment }, Then::Delete { segment });
+    }
+
+    pub(crate) fn commit_positions(
+        &mut self,
+        id: RequestId,
+        group: &GroupName,
+        topic: TopicId,
+        tiles: Vec<Tile>,
+    ) {
+        let group = Bytes::copy_from_slice(group.as_bytes());
+        let commit = Commit { topic, group, tiles, at: self.wall };
+        let vnode = self.meta.shard_of(topic).map_or(VNODE, |(vnode, _)| vnode);
+        self.meta.commits_of(vnode).commits.push_back((id, commit));
+        self.meta.settle(&mut self.out);
+    }
+
+    /// A group's position on a topic; empty when it has none.
+    pub(crate) fn positions(&self, group: &GroupName, topic: TopicId) -> Vec<Tile> {
+        self.meta.of(topic).positions(topic, group).to_vec()
+    }
+}

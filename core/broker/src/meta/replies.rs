@@ -1,0 +1,104 @@
+//! What a vnode's answers mean to whoever proposed.
+
+use metadata::vnode::Reply;
+
+use super::{Decided, Error, Meta, Then};
+
+impl Meta {
+    /// A proposal was applied.
+    pub(super) fn decide(&mut self, then: Then, reply: Reply) {
+        let refused = match &reply {
+            Reply::Refused(refusal) => Some(Error::from(*refusal)),
+            Reply::TopicCreated { .. }
+            | Reply::TopicSealed
+            | Reply::TopicDeleted { .. }
+            | Reply::RangeSplit { .. }
+            | Reply::RangesMerged { .. }
+            | Reply::SegmentRegistered
+            | Reply::SegmentSealed
+            | Reply::SegmentDeleted(_)
+            | Reply::ReplicasSet
+            | Reply::PolicyBound
+            | Reply::PositionsCommitted(_)
+            | Reply::GroupExpired
+            | Reply::MigrationBegun
+            | Reply::MigrationEnded
+            | Reply::TopicExtracted(_)
+            | Reply::TopicInserted
+            | Reply::ArcSet
+            | Reply::Upgraded(_) => None,
+        };
+        if let Some(error) = refused {
+            return self.fail(then, error);
+        }
+        match (then, reply) {
+            (Then::CreateTopic { id, name }, Reply::TopicCreated { root }) => {
+                self.decided.push(Decided::TopicCreated { id, name, result: Ok(root) });
+            }
+            (Then::SealTopic { id, topic }, Reply::TopicSealed) => {
+                self.decided.push(Decided::TopicSealed { id, topic, result: Ok(()) });
+            }
+            (Then::DeleteTopic { id, topic, name }, Reply::TopicDeleted { segments }) => {
+                self.decided.push(Decided::TopicDeleted { id, topic, name, result: Ok(segments) });
+            }
+            (Then::SplitRange { id, range }, Reply::RangeSplit { left, right }) => {
+                self.decided.push(Decided::RangeSplit { id, range, result: Ok((left, right)) });
+            }
+            (Then::MergeRanges { id, ranges }, Reply::RangesMerged { child }) => {
+                self.decided.push(Decided::RangesMerged { id, ranges, result: Ok(child) });
+            }
+            (Then::Register { range, registered }, Reply::SegmentRegistered) => {
+                self.decided.push(Decided::Registered { range, result: Ok(registered) });
+            }
+            (Then::Seal { range }, Reply::SegmentSealed) => {
+                self.decided.push(Decided::SegmentSealed { range, result: Ok(()) });
+            }
+            (Then::Delete { segment }, Reply::SegmentDeleted(_)) => {
+                self.decided.push(Decided::SegmentDeleted { segment });
+            }
+            (Then::Commit { group, ids }, Reply::PositionsCommitted(results)) => {
+                for (id, result) in ids.into_iter().zip(results) {
+                    self.decided.push(Decided::Committed { id, result: result.map_err(Error::from) });
+                }
+                self.commits_of(group).commit_on_its_way = false;
+            }
+            (then, reply) => unreachable!("{then:?} was answered {reply:?}"),
+        }
+    }
+
+    /// Nothing came of a proposal, or nobody will know.
+    pub(super) fn fail(&mut self, then: Then, error: Error) {
+        let decided = &mut self.decided;
+        match then {
+            Then::CreateTopic { id, name } => {
+                decided.push(Decided::TopicCreated { id, name, result: Err(error) })
+            }
+            Then::SealTopic { id, topic } => {
+                decided.push(Decided::TopicSealed { id, topic, result: Err(error) });
+            }
+            Then::DeleteTopic { id, topic, name } => {
+                decided.push(Decided::TopicDeleted { id, topic, name, result: Err(error) });
+            }
+            Then::SplitRange { id, range } => {
+                decided.push(Decided::RangeSplit { id, range, result: Err(error) });
+            }
+            Then::MergeRanges { id, ranges } => {
+                decided.push(Decided::RangesMerged { id, ranges, result: Err(error) });
+            }
+            Then::Register { range, .. } => decided.push(Decided::Registered { range, result: Err(error) }),
+            Then::Seal { range } => decided.push(Decided::SegmentSealed { range, result: Err(error) }),
+            // An empty segment stays listed: it is in nobody's way.
+            Then::Delete { .. } => {}
+            Then::Commit { group, ids } => {
+                decided.extend(ids.into_iter().map(|id| Decided::Committed { id, result: Err(error) }));
+                let shard = self.commits_of(group);
+                shard.commit_on_its_way = false;
+                // The log is not going to take the next ones either.
+                let waiting = std::mem::take(&mut shard.commits);
+                let error = Error::Unavailable;
+                self.decided
+                    .extend(waiting.into_iter().map(|(id, _)| Decided::Committed { id, result: Err(error) }));
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What one node's groups say to another's, as bytes.
+//!
+//! ```text
+//!   0 message        one of the group's own messages
+//!   1 replica:u64    the replica left, and may forget the group
+//!   2 replica:u64    the replica hears no leader: does anybody need it?
+//! ```
+
+use bytes::{BufMut, Bytes, BytesMut};
+use raft::{Message, ReplicaId};
+use types::codec::{Error, Reader};
+
+/// Most letters are smaller.
+const LETTER_BYTES: usize = 128;
+
+const MESSAGE: u8 = 0;
+const FORGET: u8 = 1;
+const ASKING: u8 = 2;
+
+/// One of them. Which group it is about travels beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Letter {
+    /// Of the group.
+    Message(Message),
+    /// A leader knows that a quorum knows that this replica left: nobody needs it any more.
+    Forget(ReplicaId),
+    /// A replica hears no leader, or is lost. It may have left while it could not be told.
+    Asking(ReplicaId),
+}
+
+impl Letter {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::with_capacity(LETTER_BYTES);
+        match self {
+            Self::Message(message) => {
+                bytes.put_u8(MESSAGE);
+                message.encode_to(&mut bytes);
+            }
+            Self::Forget(replica) => {
+                bytes.put_u8(FORGET);
+                bytes.put_u64(replica.0);
+            }
+            Self::Asking(replica) => {
+                bytes.put_u8(ASKING);
+                bytes.put_u64(replica.0);
+            }
+        }
+        bytes.freeze()
+    }
+
+    /// Reads one; whoever sent it is checked elsewhere.
+    pub fn decode(bytes: Bytes) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        match reader.u8()? {
+            MESSAGE => Ok(Self::Message(Message::decode(reader.take(reader.remaining())?)?)),
+            kind @ (FORGET | ASKING) => {
+                let replica = ReplicaId(reader.u64()?);
+                reader.finish()?;
+                Ok(if kind == FORGET { Self::Forget(replica) } else { Self::Asking(replica) })
+            }
+            _ => Err(Error::Invalid("a letter")),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+    use raft::{Body, Member};
+    use types::{NodeId, Term};
+
+    use super::*;
+
+    #[test]
+    fn letters_come_back_as_they_were_sent() {
+        let from = Member { replica: ReplicaId(2), node: NodeId(7) };
+        let message = Message { from, to: ReplicaId(3), term: Term(4), body: Body::TakeOver };
+        let others = [Letter::Forget(ReplicaId(9)), Letter::Asking(ReplicaId(8))];
+        for letter in [Letter::Message(message)].into_iter().chain(others) {
+            assert_eq!(Letter::decode(letter.encode()), Ok(letter));
+        }
+        assert!(Letter::decode(Bytes::new()).is_err());
+        assert!(Letter::decode(Bytes::from_static(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 1])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_letter_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(letter) = Letter::decode(bytes.clone().into()) {
+                prop_assert_eq!(&letter.encode()[..], &bytes[..]);
+            }
+        }
+    }
+}
