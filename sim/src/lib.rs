@@ -6,6 +6,7 @@
 )]
 
 pub mod broker;
+pub mod cluster;
 pub mod consensus;
 pub mod disk;
 pub mod invariants;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use malachi_sim::{broker, consensus, membership, raft, raft_log, store};
+use malachi_sim::{broker, cluster, consensus, membership, raft, raft_log, store};
 
 /// Runs the deterministic simulator.
 #[derive(Debug, Parser)]
@@ -56,6 +56,8 @@ enum Kind {
     MembershipLoss,
     /// One node and its clients.
     Broker,
+    /// Whole nodes that form one cluster.
+    Cluster,
 }
 
 #[expect(clippy::print_stdout, reason = "a command for people")]
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Kind::Membership => run_membership(&arguments),
         Kind::MembershipLoss => measure_membership(&arguments),
         Kind::Broker => run_broker(&arguments),
+        Kind::Cluster => run_cluster(&arguments),
     };
     match outcome {
         Ok(0) => ExitCode::SUCCESS,
@@ -308,6 +311,35 @@ fn run_broker(arguments: &Arguments) -> Result<u64, String> {
         total.cuts.in_roll,
         total.cuts.in_split,
         total.cuts.in_handover,
+        total.micros as f64 / 3.6e9,
+        total.trace,
+    );
+    Ok(failures)
+}
+
+#[expect(clippy::print_stdout, reason = "a command for people")]
+fn run_cluster(arguments: &Arguments) -> Result<u64, String> {
+    let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
+    let options = cluster::Options { bug, verbose: arguments.seed.is_some() };
+    let mut total = cluster::Summary::default();
+    let Tally { runs, failures, seconds } =
+        run_seeds(arguments, |seed| cluster::run(seed, options).map(|summary| total.add(summary)));
+    println!(
+        "cluster: {runs} seeds, {} nodes, {} lifetimes, {} power cuts, {} partitions, {} elections, {} changes acknowledged, {} unknown, {} refused, {} reads, {} nodes removed, {} lost, {} tables compared, {} messages, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+        total.nodes,
+        total.lives,
+        total.cuts,
+        total.partitions,
+        total.elections,
+        total.acknowledged,
+        total.unknown,
+        total.refused,
+        total.reads,
+        total.removed,
+        total.wiped,
+        total.compared,
+        total.messages,
+        total.healing as f64 / 1e6,
         total.micros as f64 / 3.6e9,
         total.trace,
     );

@@ -101,6 +101,8 @@ pub enum Action {
     WakeAt(Instant),
     /// Everything was recovered: client requests are served from now on.
     Ready,
+    /// Nothing that could be handed over is led here any more: the process may end.
+    Left,
     /// Client requests are refused from now on, for the rest of this process lifetime; a [`Notice`] says why.
     Suspended,
     /// The node cannot serve what it found and must stop, changing nothing more.
@@ -164,6 +166,14 @@ pub enum Reply {
     Unlocked(u32),
     /// Rights as (operation, pattern).
     Rights(Vec<(&'static str, String)>),
+    /// How the cluster is, and some of its nodes. These four are for people alone, so they are the protocol's own.
+    ClusterStatus(Box<wire::response::ClusterStatus>),
+    /// What is on a node that was changed, or would be.
+    NodeChanged(wire::response::NodeChanged),
+    /// Some vnodes of the ring.
+    Ring(wire::response::RingPage),
+    /// What another number of vnodes takes.
+    Resharding(wire::response::Resharding),
     /// Refused or failed; `Reason::effect` says what may have happened.
     Failed(Reason),
 }

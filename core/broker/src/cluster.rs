@@ -44,6 +44,8 @@ pub(crate) enum Then {
     LoggedIn { id: RequestId, session: Session },
     /// Nobody: what has to be forgotten is.
     Forget,
+    /// A request that changes how far a node belongs.
+    ChangeNode(Box<crate::control::Changing>),
     /// What this node does about the cluster.
     Control(crate::control::Step),
 }

@@ -263,19 +263,37 @@ impl Node {
         let Step::Recording(extent) = ending.step else { return };
         let (segment, cause) = (ending.segment, ending.cause);
         match result {
-            Ok(()) => {
-                self.restart_done(id);
-                self.core.notice(Notice::SegmentSealed { segment, end: extent.end, cause });
-                if extent.end == extent.base {
-                    self.core.delete_segment(segment);
-                }
-                self.reopen(id);
-                self.ancestor_ended(id);
-                self.wake_past(id);
-                self.end_more_stale();
-            }
+            Ok(()) => self.ended(id, segment, cause, (extent.base, extent.end)),
             Err(error) => self.stuck(id, &error.to_string()),
         }
+    }
+
+    /// The tables say that a segment ended whose end this node had given up recording, or waits for; `false` when it
+    /// does not.
+    pub(crate) fn recorded_after_all(&mut self, id: RangeId, segment: SegmentId) -> bool {
+        let listed = self.core.meta.of(id.topic).segment(segment);
+        let Some(extent) = listed.and_then(|listed| Some((listed.start, listed.end()?))) else {
+            return false;
+        };
+        let Some((ending, _)) = self.ending(id) else { return false };
+        let waits = ending.segment == segment && matches!(ending.step, Step::Recording(_) | Step::Stuck);
+        let cause = ending.cause;
+        if waits {
+            self.ended(id, segment, cause, extent);
+        }
+        waits
+    }
+
+    fn ended(&mut self, id: RangeId, segment: SegmentId, cause: Cause, (base, end): (Offset, Offset)) {
+        self.restart_done(id);
+        self.core.notice(Notice::SegmentSealed { segment, end, cause });
+        if end == base {
+            self.core.delete_segment(segment);
+        }
+        self.reopen(id);
+        self.ancestor_ended(id);
+        self.wake_past(id);
+        self.end_more_stale();
     }
 
     /// Tries again later; meanwhile the range refuses.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use storage::disk::Completion;
-use types::{NodeId, WallTime};
+use types::{Incarnation, NodeId, WallTime};
 
 use crate::auth::{Permissions, Session};
 
@@ -68,6 +68,9 @@ pub enum Event {
     Disk(Volume, Completion),
     /// Something about another node.
     Peer(NodeId, PeerEvent),
+    /// The process is about to end: what this node leads is handed over. Answered once by
+    /// [`Action::Left`](crate::Action::Left), at once when there is nobody to hand anything to.
+    Leave,
     /// The instant asked for by [`Action::WakeAt`](crate::Action::WakeAt) has come. Harmless when it has not.
     Timer,
 }
@@ -99,6 +102,13 @@ pub enum PeerEvent {
     Unanswered {
         /// As in [`Action::Ask`](crate::Action::Ask).
         ask: AskId,
+    },
+    /// What failure detection says of it. The slow way to hear of its end, and independent of connections.
+    Seen {
+        /// Of the life that is spoken of.
+        incarnation: Incarnation,
+        /// Whether it lives.
+        status: membership::Status,
     },
 }
 
@@ -136,6 +146,8 @@ pub enum Request {
     Admin(Admin),
     /// Users and their rights; for administrators only.
     Users(Users),
+    /// The nodes of the cluster and its ring; for administrators only.
+    Cluster(OfCluster),
 }
 
 impl Request {
@@ -151,7 +163,8 @@ impl Request {
             | Self::LeaveGroup(_)
             | Self::Subscribe(_)
             | Self::Admin(_)
-            | Self::Users(_) => false,
+            | Self::Users(_)
+            | Self::Cluster(_) => false,
         }
     }
 }
@@ -404,6 +417,41 @@ pub enum Users {
         username: Bytes,
         /// Only this address; all without.
         address: Option<Arc<str>>,
+    },
+}
+
+/// What administrators ask about the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OfCluster {
+    /// How it is, and its nodes in the order of ids.
+    Status {
+        /// Only nodes after this one.
+        after: Option<NodeId>,
+        /// Most nodes; 0 is the default.
+        max: u32,
+    },
+    /// Drains a node, takes that back, or removes it.
+    ChangeNode {
+        /// Which node.
+        node: NodeId,
+        /// What becomes of it.
+        change: wire::request::NodeChange,
+        /// Only say what would come of it.
+        dry_run: bool,
+    },
+    /// The vnodes of the ring, in the order of tokens.
+    Ring {
+        /// Only tokens at least this one.
+        from_token: u32,
+        /// Most vnodes; 0 is the default.
+        max: u32,
+    },
+    /// Gives the ring another number of vnodes.
+    Reshard {
+        /// How many.
+        to: u32,
+        /// Only say what it takes.
+        dry_run: bool,
     },
 }
 

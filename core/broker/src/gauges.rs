@@ -36,6 +36,27 @@ pub struct Gauges {
     pub store: store::Gauges,
     /// The log of the metadata's groups.
     pub raft_log: raft_log::Gauges,
+    /// This node among the others.
+    pub cluster: ClusterGauges,
+}
+
+/// How this node's groups are, and whom it reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClusterGauges {
+    /// Nodes the cluster lists.
+    pub nodes: usize,
+    /// Other nodes there is a connection to.
+    pub peers_up: usize,
+    /// Raft groups this node has a replica of.
+    pub groups: usize,
+    /// Those it leads.
+    pub led: usize,
+    /// Those whose leader it does not know.
+    pub leaderless: usize,
+    /// Entries known to be committed and not applied here, of all groups.
+    pub applied_lag: u64,
+    /// Members without a vote in the groups it leads.
+    pub learners: usize,
 }
 
 impl Node {
@@ -53,6 +74,7 @@ impl Node {
             unlisted_copies: self.unlisted_copies(),
             store: self.core.store_gauges(),
             raft_log: self.core.meta.log_gauges(),
+            cluster: self.core.meta.cluster_gauges(),
             ..Gauges::default()
         };
         for range in self.ranges.values() {

@@ -22,6 +22,7 @@ mod cluster;
 pub mod commit;
 mod control;
 mod cut;
+mod elsewhere;
 mod ending;
 pub mod fetch;
 pub mod gauges;
@@ -48,6 +49,8 @@ mod tiles;
 mod topics;
 mod users;
 mod waiters;
+#[cfg(feature = "planted")]
+pub mod witness;
 
 pub use action::{
     Action, Actions, Cause, Credentials, Fetched, GroupInfo, MemberInfo, Notice, RangeInfo, RangeState,
@@ -56,9 +59,9 @@ pub use action::{
 pub use auth::{Operation, Permissions, Role, Session};
 pub use config::{Config, Formation, Own, SeedUser, Sweep};
 pub use event::{
-    Admin, AskId, CallId, Commit, ConnectionId, Event, Fetch, Form, Login, Membership, PeerEvent, Produce,
-    Request, RequestId, Right, StreamAck, Subscribe, Users, Volume,
+    Admin, AskId, CallId, Commit, ConnectionId, Event, Fetch, Form, Login, Membership, OfCluster, PeerEvent,
+    Produce, Request, RequestId, Right, StreamAck, Subscribe, Users, Volume,
 };
-pub use gauges::Gauges;
+pub use gauges::{ClusterGauges, Gauges};
 pub use metadata::cluster::LockoutRules;
 pub use node::Node;

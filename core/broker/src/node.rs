@@ -200,6 +200,7 @@ impl Node {
             Event::Gone(connection) => self.gone(connection),
             Event::Disk(volume, completion) => self.core.disk_done(volume, completion),
             Event::Peer(node, event) => self.core.peer(node, event),
+            Event::Leave => self.leave_cluster(),
             Event::Timer => {}
         }
     }
@@ -220,6 +221,7 @@ impl Node {
             Request::StreamAck(request) => self.stream_ack(id, &request),
             Request::Admin(request) => self.admin(id, session, &request),
             Request::Users(request) => self.users(id, session, request),
+            Request::Cluster(request) => self.of_cluster(id, session, &request),
         }
     }
 
@@ -326,6 +328,11 @@ impl Node {
             Decided::LeftBehind { group, version } => self.left_behind(group, version),
             Decided::Failed { detail } => self.core.notice(Notice::MetadataStopped { detail }),
             Decided::Stop(stop) => self.stop(stop),
+            Decided::Elsewhere { command, removed } => self.decided_elsewhere(&command, removed),
+            Decided::Jumped(vnode) => self.tables_jumped(vnode),
+            Decided::MemberLost { group, node } => {
+                self.core.change_members(group, raft::Change::Remove(node))
+            }
             Decided::TopicCreated { id, name, result } => self.topic_created(id, &name, result),
             Decided::TopicSealed { id, topic, result } => self.topic_sealed(id, topic, result),
             Decided::TopicDeleted { id, topic, name, result } => {

@@ -9,6 +9,7 @@ use types::cursor::Tile;
 use types::{Offset, RangeId, RangeSeq};
 
 use crate::action::{Cause, Reply};
+use crate::config::Config;
 use crate::cut::Piece;
 use crate::event::RequestId;
 use crate::node::{Node, Owner};
@@ -81,11 +82,23 @@ pub enum Bug {
     KeepStreams,
     /// Copies that a crash left behind a removal stay for ever.
     KeepOrphans,
+    /// Between nodes: tables that are followed go on behind an entry that was missed.
+    FollowPastGap,
+    /// Between nodes: whoever knows who leads a group says how far others have to be, as if it led.
+    HintReads,
+    /// Between nodes: tables are taken for complete as they were stored, without asking a leader.
+    FreshUnasked,
+    /// Between nodes: a proposal is made again when nobody knows what became of it.
+    ResendUnknown,
+    /// Between nodes: a member that has no vote yet counts as one that has.
+    CountLearner,
+    /// Between nodes: an entry answers whoever waits under its number, whoever proposed it.
+    HearForeign,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 37] = [
         Self::AckEarly,
         Self::ReadUncommitted,
         Self::ResumeSegment,
@@ -117,7 +130,42 @@ impl Bug {
         Self::PushAhead,
         Self::KeepStreams,
         Self::KeepOrphans,
+        Self::FollowPastGap,
+        Self::HintReads,
+        Self::FreshUnasked,
+        Self::ResendUnknown,
+        Self::CountLearner,
+        Self::HearForeign,
     ];
+}
+
+/// The bug that was put in, for whoever does not see the configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Planted {
+    #[cfg(feature = "planted")]
+    bug: Option<Bug>,
+}
+
+impl Planted {
+    #[cfg_attr(not(feature = "planted"), expect(unused_variables, reason = "the same call in both builds"))]
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            #[cfg(feature = "planted")]
+            bug: config.bug,
+        }
+    }
+
+    #[cfg(feature = "planted")]
+    pub(crate) fn has(self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// No bug can be put in in this build.
+    #[cfg(not(feature = "planted"))]
+    #[expect(clippy::unused_self, reason = "the same call in both builds")]
+    pub(crate) fn has(self, _: Bug) -> bool {
+        false
+    }
 }
 
 /// What the bugs do, so that the code they sit in stays readable. Nothing happens without one.

@@ -97,7 +97,7 @@ impl Node {
     }
 
     /// Members get their share of the new ranges, and readers move on to them.
-    fn ranges_changed(&mut self, range: RangeId) {
+    pub(crate) fn ranges_changed(&mut self, range: RangeId) {
         self.reassign_topic(range.topic);
         if let Some(name) = self.topic_name(range.topic).filter(|_| !self.plant_silence()) {
             self.wake(&name, None);
@@ -147,6 +147,12 @@ impl Node {
             | State::Ending(_)
             | State::Stopped => {}
         }
+    }
+
+    /// Whether the active segment of a range is another node's to end.
+    pub(crate) fn is_elsewhere(&self, id: RangeId) -> bool {
+        let active = self.core.meta.of(id.topic).active_segment(id);
+        active.is_some_and(|(_, listed)| listed.replicas.first() != Some(&self.core.config.node))
     }
 
     /// Whether the active segment of a range does not end for now.

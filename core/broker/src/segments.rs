@@ -216,6 +216,9 @@ impl Node {
         }
         if open.iter().any(|ancestor| self.cannot_end(*ancestor)) {
             self.unblock(id, produce::Error::Storage);
+        } else if open.iter().any(|ancestor| self.is_elsewhere(*ancestor)) {
+            // Its node ends it, sooner or later; nobody waits for that here.
+            self.unblock(id, produce::Error::Unavailable);
         }
     }
 
@@ -227,6 +230,8 @@ impl Node {
             Err(error) => {
                 range.state = State::Idle;
                 self.refuse_waiting(id, error.into());
+                // One that an earlier process asked for may have been in the way.
+                self.take_up_leftover(id);
             }
         }
     }

@@ -97,20 +97,25 @@ impl Node {
             Ok(removed) => removed,
             Err(error) => return self.core.reply(id, Reply::Failed(reason(error))),
         };
-        for range in self.ranges_of(topic) {
-            self.forget_range(range);
-        }
-        self.keyless_turns.remove(&topic);
         self.topics.remove(name.as_str().as_bytes());
         let notice = Notice::TopicDeleted { topic: name.as_str().to_owned(), segments: removed.len() };
         self.core.notice(notice);
         for Removed { segment, .. } in removed {
             self.remove_copy(segment);
         }
-        self.forget_groups(topic);
+        self.drop_topic(topic);
         self.core.reply(id, Reply::Done);
         self.end_streams_of(topic);
         self.wake(name.as_str().as_bytes(), None);
+    }
+
+    /// Drops what this node has in memory of a topic that is gone.
+    pub(crate) fn drop_topic(&mut self, topic: TopicId) {
+        for range in self.ranges_of(topic) {
+            self.forget_range(range);
+        }
+        self.keyless_turns.remove(&topic);
+        self.forget_groups(topic);
     }
 
     /// Drops what this node knows of a range whose topic is gone, and answers whoever waits.
@@ -127,7 +132,7 @@ impl Node {
     }
 
     /// The ranges of a topic that this node knows of.
-    fn ranges_of(&self, topic: TopicId) -> Vec<RangeId> {
+    pub(crate) fn ranges_of(&self, topic: TopicId) -> Vec<RangeId> {
         let all = RangeId { topic, seq: RangeSeq(0) }..=RangeId { topic, seq: RangeSeq(u64::MAX) };
         self.ranges.range(all).map(|(id, _)| *id).collect()
     }

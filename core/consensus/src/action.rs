@@ -4,7 +4,7 @@ use bytes::Bytes;
 use raft::{Entry, Members, ProposalId, ReadId, Refusal, ReplicaId, Role, SnapshotOrder};
 use storage::disk::Job;
 use storage::raft_log;
-use types::{RaftIndex, Term, VnodeId};
+use types::{NodeId, RaftIndex, Term, VnodeId};
 
 /// Something the caller must do or may want to know, in this order and one at a time: a snapshot is of the machine as
 /// it is when it is asked for.
@@ -32,6 +32,14 @@ pub enum Action {
         group: VnodeId,
         /// What this node was in it.
         replica: ReplicaId,
+    },
+    /// A member of a group that is led here says that what it had stored is gone: it has to be replaced. Told again and
+    /// again as long as it is a member.
+    MemberLost {
+        /// Which group.
+        group: VnodeId,
+        /// Where the member is.
+        node: NodeId,
     },
     /// The node is no replica of the group any more, and has forgotten what it had of it.
     Left {

@@ -4,6 +4,7 @@
 //!   0 message        one of the group's own messages
 //!   1 replica:u64    the replica left, and may forget the group
 //!   2 replica:u64    the replica hears no leader: does anybody need it?
+//!   3 replica:u64    the replica is lost: another has to take its place
 //! ```
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -16,6 +17,7 @@ const LETTER_BYTES: usize = 128;
 const MESSAGE: u8 = 0;
 const FORGET: u8 = 1;
 const ASKING: u8 = 2;
+const LOST: u8 = 3;
 
 /// One of them. Which group it is about travels beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum Letter {
     Forget(ReplicaId),
     /// A replica hears no leader, or is lost. It may have left while it could not be told.
     Asking(ReplicaId),
+    /// What a replica had stored cannot be relied on, and a leader goes on talking to it.
+    Lost(ReplicaId),
 }
 
 impl Letter {
@@ -46,6 +50,10 @@ impl Letter {
                 bytes.put_u8(ASKING);
                 bytes.put_u64(replica.0);
             }
+            Self::Lost(replica) => {
+                bytes.put_u8(LOST);
+                bytes.put_u64(replica.0);
+            }
         }
         bytes.freeze()
     }
@@ -55,10 +63,14 @@ impl Letter {
         let mut reader = Reader::new(bytes);
         match reader.u8()? {
             MESSAGE => Ok(Self::Message(Message::decode(reader.take(reader.remaining())?)?)),
-            kind @ (FORGET | ASKING) => {
+            kind @ (FORGET | ASKING | LOST) => {
                 let replica = ReplicaId(reader.u64()?);
                 reader.finish()?;
-                Ok(if kind == FORGET { Self::Forget(replica) } else { Self::Asking(replica) })
+                Ok(match kind {
+                    FORGET => Self::Forget(replica),
+                    ASKING => Self::Asking(replica),
+                    _ => Self::Lost(replica),
+                })
             }
             _ => Err(Error::Invalid("a letter")),
         }

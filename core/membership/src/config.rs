@@ -34,6 +34,32 @@ pub struct Config {
     pub bug: Option<crate::planted::Bug>,
 }
 
+impl Config {
+    /// With the settings of most nodes.
+    #[must_use]
+    pub fn new(
+        node: NodeId,
+        name: Arc<str>,
+        address: Address,
+        (incarnation, ceiling): (Incarnation, Incarnation),
+        control_plane: u128,
+        key: Key,
+    ) -> Self {
+        Self {
+            node,
+            name,
+            address,
+            incarnation,
+            ceiling,
+            control_plane,
+            key,
+            tuning: Tuning::default(),
+            #[cfg(feature = "planted")]
+            bug: None,
+        }
+    }
+}
+
 #[cfg(feature = "planted")]
 impl Config {
     pub(crate) fn has_bug(&self, bug: crate::planted::Bug) -> bool {

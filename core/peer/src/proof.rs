@@ -71,6 +71,12 @@ impl Secret {
             Ok(Self(secret.into()))
         }
     }
+
+    /// The secret itself, for a key to be made of it.
+    #[must_use]
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl fmt::Debug for Secret {

@@ -30,11 +30,13 @@ pub enum Refusal {
     Closing,
     /// What was sent makes no sense.
     Malformed,
+    /// Another process of the same node is connected and alive: one of the two runs on a copied data directory.
+    Duplicate,
 }
 
 impl Refusal {
     /// All of them, by number.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Version,
         Self::Authentication,
         Self::Secret,
@@ -46,6 +48,7 @@ impl Refusal {
         Self::Busy,
         Self::Closing,
         Self::Malformed,
+        Self::Duplicate,
     ];
 
     /// Its number in a frame.
@@ -63,6 +66,7 @@ impl Refusal {
             Self::Busy => 9,
             Self::Closing => 10,
             Self::Malformed => 11,
+            Self::Duplicate => 12,
         }
     }
 
@@ -87,6 +91,7 @@ impl Refusal {
             Self::Busy => "busy",
             Self::Closing => "closing",
             Self::Malformed => "malformed",
+            Self::Duplicate => "duplicate_node",
         }
     }
 
@@ -101,7 +106,8 @@ impl Refusal {
             | Self::ControlPlane
             | Self::SameNode
             | Self::OtherNode
-            | Self::Malformed => false,
+            | Self::Malformed
+            | Self::Duplicate => false,
         }
     }
 }
@@ -122,6 +128,6 @@ mod tests {
             assert_eq!(refusal.number(), number);
             assert_eq!(Refusal::from_number(number), Some(refusal));
         }
-        assert_eq!((Refusal::from_number(0), Refusal::from_number(12)), (None, None));
+        assert_eq!((Refusal::from_number(0), Refusal::from_number(13)), (None, None));
     }
 }

@@ -71,11 +71,19 @@ pub enum ApiKey {
     UnlockUser = 51,
     /// Lists users, their roles and their permissions, some at a time.
     ListUsersPage = 52,
+    /// The nodes of the cluster and how it is.
+    ClusterStatus = 53,
+    /// Drains a node, takes that back, or removes it.
+    ChangeNode = 54,
+    /// Lists the vnodes of the ring.
+    DescribeRing = 55,
+    /// Gives the ring another number of vnodes.
+    Reshard = 56,
 }
 
 impl ApiKey {
     /// Every operation, by number.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 37] = [
         Self::Auth,
         Self::CreateTopic,
         Self::Produce,
@@ -109,6 +117,10 @@ impl ApiKey {
         Self::DescribeGroup,
         Self::UnlockUser,
         Self::ListUsersPage,
+        Self::ClusterStatus,
+        Self::ChangeNode,
+        Self::DescribeRing,
+        Self::Reshard,
     ];
 
     /// The number on the wire.
@@ -161,6 +173,10 @@ impl ApiKey {
             Self::DescribeGroup => "describe_group",
             Self::UnlockUser => "unlock_user",
             Self::ListUsersPage => "list_users_page",
+            Self::ClusterStatus => "cluster_status",
+            Self::ChangeNode => "change_node",
+            Self::DescribeRing => "describe_ring",
+            Self::Reshard => "reshard",
         }
     }
 
@@ -183,6 +199,6 @@ mod tests {
             assert_eq!(ApiKey::from_number(number), key);
         }
         let frozen: Vec<u16> = ApiKey::ALL.iter().map(|key| key.number()).collect();
-        assert_eq!(frozen, (0..=16).chain(31..=33).chain(40..=52).collect::<Vec<_>>());
+        assert_eq!(frozen, (0..=16).chain(31..=33).chain(40..=56).collect::<Vec<_>>());
     }
 }

@@ -13,3 +13,5 @@ pub const GROUP_ADMIN: u64 = 1 << 3;
 pub const ROLES: u64 = 1 << 4;
 /// Users are listed some at a time and unlocked: `list_users_page` and `unlock_user`.
 pub const USER_ADMIN: u64 = 1 << 5;
+/// The cluster is shown, its nodes come and go, and its ring changes: `cluster_status` to `reshard`.
+pub const CLUSTER_ADMIN: u64 = 1 << 6;

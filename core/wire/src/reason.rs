@@ -68,6 +68,10 @@ reasons! {
     InvalidTopicName = "invalid_topic_name",
     /// The user's name is not allowed.
     InvalidUsername = "invalid_username",
+    /// No vnode, or more than there may be.
+    InvalidVnodeCount = "invalid_vnode_count",
+    /// No other node is active: somebody has to hold what there is.
+    LastNode = "last_node",
     /// The bytes are not what the operation says they are.
     MalformedRequest = "malformed_request",
     /// The topic's metadata is being moved.
@@ -82,14 +86,22 @@ reasons! {
     NoPeerCertificate = "no_peer_certificate",
     /// Too few replicas stored the batch.
     NoQuorum = "no_quorum",
+    /// The cluster has no ring yet.
+    NoRing = "no_ring",
+    /// The cluster has no node of that id, or has it no more.
+    NoSuchNode = "no_such_node",
     /// There is no storage policy of that name.
     NoSuchPolicy = "no_such_policy",
     /// The topic has no range of that number.
     NoSuchRange = "no_such_range",
     /// There is no topic of that name.
     NoSuchTopic = "no_such_topic",
+    /// Something is on the node still, or it was not asked to hand it on.
+    NodeNotDrained = "node_not_drained",
     /// The two ranges are not the halves of one block.
     NotBuddies = "not_buddies",
+    /// The node asked is not the one that changes the ring.
+    NotLeaseHolder = "not_lease_holder",
     /// The node asked no longer coordinates the member's group.
     NotOwner = "not_owner",
     /// Authentication by token is switched off.
@@ -189,10 +201,11 @@ impl Reason {
     #[must_use]
     pub fn retry(self) -> Retry {
         match self {
-            Self::Migrating | Self::NotOwner | Self::Sealed => Retry::Soon,
+            Self::Migrating | Self::NotLeaseHolder | Self::NotOwner | Self::Sealed => Retry::Soon,
             Self::InternalError
             | Self::NoBrokers
             | Self::NoQuorum
+            | Self::NoRing
             | Self::Overloaded
             | Self::PersistFailed
             | Self::ServerShutdown
@@ -204,8 +217,11 @@ impl Reason {
             | Self::ConnectionLimitExceeded
             | Self::GlobalLimitExceeded
             | Self::InsufficientDomains
+            | Self::LastNode
+            | Self::NoSuchNode
             | Self::NoSuchPolicy
             | Self::NoSuchTopic
+            | Self::NodeNotDrained
             | Self::PolicyInUse
             | Self::RateLimitExceeded
             | Self::RateLimited
@@ -227,6 +243,7 @@ impl Reason {
             | Self::InvalidRole
             | Self::InvalidTopicName
             | Self::InvalidUsername
+            | Self::InvalidVnodeCount
             | Self::MalformedRequest
             | Self::MtlsAuthDisabled
             | Self::MtlsAuthUnavailable
@@ -280,14 +297,20 @@ impl Reason {
             | Self::InvalidRole
             | Self::InvalidTopicName
             | Self::InvalidUsername
+            | Self::InvalidVnodeCount
+            | Self::LastNode
             | Self::MalformedRequest
             | Self::MtlsAuthDisabled
             | Self::MtlsAuthUnavailable
             | Self::NoPeerCertificate
+            | Self::NoRing
+            | Self::NoSuchNode
             | Self::NoSuchPolicy
             | Self::NoSuchRange
             | Self::NoSuchTopic
+            | Self::NodeNotDrained
             | Self::NotBuddies
+            | Self::NotLeaseHolder
             | Self::NotOwner
             | Self::OidcAuthDisabled
             | Self::OidcMisconfigured
@@ -341,14 +364,20 @@ impl Reason {
             | Self::InvalidRole
             | Self::InvalidTopicName
             | Self::InvalidUsername
+            | Self::InvalidVnodeCount
+            | Self::LastNode
             | Self::MalformedRequest
             | Self::Migrating
             | Self::NoBrokers
             | Self::NoQuorum
+            | Self::NoRing
+            | Self::NoSuchNode
             | Self::NoSuchPolicy
             | Self::NoSuchRange
             | Self::NoSuchTopic
+            | Self::NodeNotDrained
             | Self::NotBuddies
+            | Self::NotLeaseHolder
             | Self::NotOwner
             | Self::Overloaded
             | Self::PermissionDenied

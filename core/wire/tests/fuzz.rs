@@ -8,10 +8,12 @@ use bytes::{Buf, Bytes, BytesMut};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use types::record::{Header, Record};
-use wire::request::{Acl, Commit, Envelope, Fetch, Produce, ProduceBatch, StreamAck, Subscribe};
+use types::{NodeId, VnodeId};
+use wire::request::{Acl, Commit, Envelope, Fetch, NodeChange, Produce, ProduceBatch, StreamAck, Subscribe};
 use wire::response::{
-    Batch, BatchPage, Grant, GroupInfo, GroupNames, Hello, MemberInfo, Page, RangeInfo, RangeState, Reply,
-    TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2,
+    Batch, BatchPage, ClusterNode, ClusterStatus, Grant, GroupInfo, GroupMember, GroupNames, Hello,
+    MemberInfo, NodeChanged, NodeState, Page, RangeInfo, RangeState, Reply, Resharding, RingPage, RingStep,
+    TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
 };
 use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
 
@@ -109,6 +111,16 @@ fn request() -> impl Strategy<Value = Request> {
         ApiKey::DescribeGroup => Request::DescribeGroup { topic: a, group: b },
         ApiKey::UnlockUser => Request::UnlockUser { username: a, address: b },
         ApiKey::ListUsersPage => Request::ListUsersPage { after: a, max: n },
+        ApiKey::ClusterStatus => {
+            Request::ClusterStatus { after: a.map(|_| NodeId(u128::from(x) << 64 | u128::from(y))), max: n }
+        }
+        ApiKey::ChangeNode => Request::ChangeNode {
+            node: NodeId(x.into()),
+            change: NodeChange::ALL[n as usize % NodeChange::ALL.len()],
+            dry_run: m % 2 == 0,
+        },
+        ApiKey::DescribeRing => Request::DescribeRing { from_token: n, max: m },
+        ApiKey::Reshard => Request::Reshard { to: n, dry_run: m % 2 == 0 },
     })
 }
 
@@ -193,7 +205,118 @@ fn later_response() -> impl Strategy<Value = (ApiKey, Response)> {
 }
 
 fn response() -> impl Strategy<Value = (ApiKey, Response)> {
-    prop_oneof![earlier_response(), later_response()]
+    prop_oneof![earlier_response(), later_response(), cluster_response()]
+}
+
+fn step() -> impl Strategy<Value = RingStep> {
+    any::<(bool, [u64; 2], u32)>().prop_map(|(splits, [vnode, other], token)| {
+        let (vnode, other) = (VnodeId(vnode), VnodeId(other));
+        if splits {
+            RingStep::Split { vnode, source: other, token }
+        } else {
+            RingStep::Merge { vnode, into: other }
+        }
+    })
+}
+
+prop_compose! {
+    fn cluster_node()(
+        node in any::<u128>(), texts in (bytes(12), bytes(12), string()),
+        state in select(vec![NodeState::Joining, NodeState::Active, NodeState::Draining]),
+        incarnation in any::<u64>(), connected in any::<bool>(), vnodes in any::<u32>(),
+        attributes in prop::collection::vec((bytes(6), bytes(6)), 0..3),
+    ) -> ClusterNode {
+        let (name, peer, client) = texts;
+        ClusterNode { node: NodeId(node), name, peer, client, state, incarnation, connected, vnodes, attributes }
+    }
+}
+
+prop_compose! {
+    fn vnode()(
+        ids in any::<(u64, u32, u64, u32)>(), members in prop::collection::vec(any::<u128>(), 0..4),
+        leader in any::<Option<u128>>(),
+    ) -> VnodeInfo {
+        let (vnode, token, places, topics) = ids;
+        let members = members.into_iter().map(NodeId).collect();
+        VnodeInfo { vnode: VnodeId(vnode), token, places, members, leader: leader.map(NodeId), topics }
+    }
+}
+
+/// Answers about the cluster.
+fn cluster_response() -> impl Strategy<Value = (ApiKey, Response)> {
+    let status = (
+        (any::<u128>(), any::<[u64; 2]>(), any::<[u32; 3]>(), any::<[Option<u128>; 2]>(), any::<bool>()),
+        prop::collection::vec(any::<(u128, bool)>(), 0..4),
+        prop::option::of(step()),
+        prop::collection::vec(cluster_node(), 0..3),
+    )
+        .prop_map(
+            |((asked, [term, ring_version], counts, nodes_known, more), members, pending, nodes)| {
+                let [vnodes, leaderless, node_count] = counts;
+                let [leader, lease] = nodes_known.map(|node| node.map(NodeId));
+                let member = |(node, votes)| GroupMember { node: NodeId(node), votes };
+                let members = members.into_iter().map(member).collect();
+                let asked = NodeId(asked);
+                ClusterStatus {
+                    asked,
+                    term,
+                    leader,
+                    members,
+                    ring_version,
+                    vnodes,
+                    pending,
+                    lease,
+                    leaderless,
+                    node_count,
+                    nodes,
+                    more,
+                }
+            },
+        );
+    let changed = (string(), any::<(u32, bool, u64)>(), prop::collection::vec(any::<u64>(), 0..4)).prop_map(
+        |(refusal, (vnode_count, in_cluster_group, segments), vnodes)| {
+            let vnodes = vnodes.into_iter().map(VnodeId).collect();
+            NodeChanged { refusal, vnode_count, vnodes, in_cluster_group, segments }
+        },
+    );
+    let ring = (any::<u64>(), prop::collection::vec(vnode(), 0..4), any::<bool>())
+        .prop_map(|(version, vnodes, more)| RingPage { version, vnodes, more });
+    let resharding = (any::<[u32; 3]>(), prop::collection::vec(step(), 0..4), string()).prop_map(
+        |([from, to, step_count], steps, refusal)| Resharding { from, to, step_count, steps, refusal },
+    );
+    let ok = |api_key: ApiKey| move |payload| (api_key, Response::Ok(payload));
+    prop_oneof![
+        status.prop_map(Payload::ClusterStatus).prop_map(ok(ApiKey::ClusterStatus)),
+        changed.prop_map(Payload::NodeChanged).prop_map(ok(ApiKey::ChangeNode)),
+        ring.prop_map(Payload::Ring).prop_map(ok(ApiKey::DescribeRing)),
+        resharding.prop_map(Payload::Resharding).prop_map(ok(ApiKey::Reshard)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_said_of_a_size_is_the_size(node in cluster_node(), vnode in vnode()) {
+        let page = RingPage { vnodes: vec![vnode.clone()], ..RingPage::default() };
+        let bytes = encode_response(&Response::Ok(Payload::Ring(page)), 1).len();
+        prop_assert_eq!(bytes, 4 + 6 + 8 + 4 + vnode.encoded_len() + 1);
+        let status = ClusterStatus {
+            asked: NodeId(0),
+            term: 0,
+            leader: None,
+            members: Vec::new(),
+            ring_version: 0,
+            vnodes: 0,
+            pending: None,
+            lease: None,
+            leaderless: 0,
+            node_count: 0,
+            nodes: Vec::new(),
+            more: false,
+        };
+        let bytes = |status| encode_response(&Response::Ok(Payload::ClusterStatus(status)), 1).len();
+        let full = ClusterStatus { nodes: vec![node.clone()], ..status.clone() };
+        prop_assert_eq!(bytes(full), bytes(status) + node.encoded_len());
+    }
 }
 
 /// Errors, and answers of the operations 0 to 16.

@@ -1,4 +1,4 @@
-//! The published vectors, G1 to G30, and those of the later operations, H1 to H29, in both directions: the bytes decode to these messages, and these
+//! The published vectors, G1 to G30, and those of the later operations, H1 to H45, in both directions: the bytes decode to these messages, and these
 //! messages encode to the bytes. `golden.txt` holds one vector a line.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
@@ -7,10 +7,12 @@ extern crate malachi_wire as wire;
 
 use bytes::{Buf, Bytes, BytesMut};
 use types::record::{Header, Record};
-use wire::request::{Acl, Commit, Envelope, Fetch, Produce, ProduceBatch, StreamAck, Subscribe};
+use types::{NodeId, VnodeId};
+use wire::request::{Acl, Commit, Envelope, Fetch, NodeChange, Produce, ProduceBatch, StreamAck, Subscribe};
 use wire::response::{
-    Batch, BatchPage, Grant, GroupInfo, GroupNames, Hello, MemberInfo, Page, RangeInfo, RangeState, Reply,
-    TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2,
+    Batch, BatchPage, ClusterNode, ClusterStatus, Grant, GroupInfo, GroupMember, GroupNames, Hello,
+    MemberInfo, NodeChanged, NodeState, Page, RangeInfo, RangeState, Reply, Resharding, RingPage, RingStep,
+    TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
 };
 use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
 
@@ -257,6 +259,84 @@ fn later_responses_on_records_groups_and_users() {
     check_response("H27", 15, ApiKey::DescribeGroup, Response::Ok(Payload::Group(group)));
 }
 
+const ONE: NodeId = NodeId(0x11);
+const TWO: NodeId = NodeId(0x22);
+
+#[test]
+fn requests_about_the_cluster() {
+    check_request("H35", 18, Request::ClusterStatus { after: None, max: 0 });
+    check_request("H36", 18, Request::ClusterStatus { after: Some(ONE), max: 10 });
+    let change = |change, dry_run| Request::ChangeNode { node: TWO, change, dry_run };
+    check_request("H38", 19, change(NodeChange::Drain, false));
+    check_request("H39", 19, change(NodeChange::ForceRemove, true));
+    check_request("H41", 20, Request::DescribeRing { from_token: 0x4000_0001, max: 2 });
+    check_request("H43", 21, Request::Reshard { to: 8, dry_run: true });
+}
+
+#[test]
+fn responses_about_the_cluster() {
+    let one = ClusterNode {
+        node: ONE,
+        name: "n1".into(),
+        peer: "n1:4043".into(),
+        client: s("n1:4040"),
+        state: NodeState::Active,
+        incarnation: 5,
+        connected: true,
+        vnodes: 4,
+        attributes: vec![("rack".into(), "r1".into())],
+    };
+    let two = ClusterNode {
+        node: TWO,
+        name: "n2".into(),
+        peer: "n2:4043".into(),
+        client: None,
+        state: NodeState::Joining,
+        incarnation: 0,
+        connected: false,
+        vnodes: 0,
+        attributes: Vec::new(),
+    };
+    let member = |node, votes| GroupMember { node, votes };
+    let status = ClusterStatus {
+        asked: ONE,
+        term: 7,
+        leader: Some(TWO),
+        members: vec![member(ONE, true), member(TWO, false)],
+        ring_version: 9,
+        vnodes: 4,
+        pending: Some(RingStep::Split { vnode: VnodeId(4), source: VnodeId(3), token: 0xe000_0000 }),
+        lease: Some(ONE),
+        leaderless: 1,
+        node_count: 3,
+        nodes: vec![one, two],
+        more: true,
+    };
+    check_response("H37", 18, ApiKey::ClusterStatus, Response::Ok(Payload::ClusterStatus(status)));
+    let changed = NodeChanged {
+        refusal: s("node_not_drained"),
+        vnode_count: 2,
+        vnodes: vec![VnodeId(0), VnodeId(3)],
+        in_cluster_group: true,
+        segments: 12,
+    };
+    check_response("H40", 19, ApiKey::ChangeNode, Response::Ok(Payload::NodeChanged(changed)));
+    let vnode = VnodeInfo {
+        vnode: VnodeId(2),
+        token: 0x8000_0000,
+        places: 0x4000_0000,
+        members: vec![TWO, ONE],
+        leader: None,
+        topics: 17,
+    };
+    let page = RingPage { version: 9, vnodes: vec![vnode], more: false };
+    check_response("H42", 20, ApiKey::DescribeRing, Response::Ok(Payload::Ring(page)));
+    let steps = vec![RingStep::Merge { vnode: VnodeId(3), into: VnodeId(0) }];
+    let resharding = Resharding { from: 4, to: 3, step_count: 1, steps, refusal: None };
+    check_response("H44", 21, ApiKey::Reshard, Response::Ok(Payload::Resharding(resharding)));
+    check_response("H45", 21, ApiKey::Reshard, Response::Error(Reason::NotLeaseHolder));
+}
+
 #[test]
 fn records_of_a_page_decode_to_what_was_sent() {
     let Ok(Response::Ok(Payload::Page(page))) = Reply::split(body("G11")).unwrap().decode(ApiKey::Subscribe)
@@ -285,7 +365,7 @@ fn every_vector_is_checked_above() {
     let checked = include_str!("golden.rs");
     let names: Vec<&str> =
         include_str!("golden.txt").lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(names.len(), 64);
+    assert_eq!(names.len(), 75);
     for name in names {
         assert!(checked.contains(&format!("\"{name}\"")), "{name}");
     }

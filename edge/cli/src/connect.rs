@@ -125,6 +125,18 @@ impl Connect {
         Client::connect_with(options).await.map_err(|error| self.explain(error))
     }
 
+    /// Says so when there is no topic of that name: to whoever reads, it looks like an empty one.
+    ///
+    /// Only a note, because a topic may be made after its readers have come; what else goes wrong is left to
+    /// the reading.
+    pub(crate) async fn note_missing(&self, client: &Client, topic: &str) {
+        let found = client.describe_topic(topic, 0, 1).await;
+        if found.is_err_and(|error| error.reason() == Some(Reason::NoSuchTopic)) {
+            let made = "see `malachi topic list`; `malachi topic create` makes one";
+            print::note(&format_args!("Note: there is no topic {topic:?} yet ({made})"));
+        }
+    }
+
     /// The error as people see it: what it is, and what to do about it where that is known.
     pub(crate) fn explain(&self, error: Error) -> anyhow::Error {
         let (address, tls) = (self.address(), self.tls.wanted());
@@ -182,7 +194,24 @@ fn hint(reason: Reason) -> Option<&'static str> {
             "It is empty, too short or well known; see MALACHI_REQUIRE_STRONG_PASSWORDS of the broker.",
         ),
         (Reason::InvalidAcl, "A pattern is a topic's name, or the beginning of one and *; put it in quotes."),
+        (
+            Reason::Storage,
+            "A disk of the broker is full, fails, or holds damaged bytes: the broker's log says which and where.",
+        ),
         (Reason::UserNotFound, "See `malachi user list`."),
+        (Reason::NoSuchNode, "See `malachi cluster status` for the nodes there are."),
+        (
+            Reason::NodeNotDrained,
+            "Run `malachi cluster drain NODE --wait` first. --force is for a node that is gone for good: what only it \
+             holds is lost.",
+        ),
+        (Reason::LastNode, "No other node is active; `malachi cluster add` says how to add one."),
+        (Reason::InvalidVnodeCount, "A ring has 1 to 4096 vnodes."),
+        (Reason::NoRing, "The cluster is being formed: try again."),
+        (
+            Reason::NotLeaseHolder,
+            "No node is known to lead the cluster group now, or it cannot be reached: try again, or ask another node.",
+        ),
         (Reason::UserExists, "`malachi user passwd` sets another password."),
         (
             Reason::Unsupported,

@@ -196,6 +196,27 @@ fn refusals_are_the_brokers_own_words() {
 }
 
 #[test]
+fn a_reader_is_told_of_a_topic_that_is_not_there() {
+    let fake = Fake::start().topic("empty");
+    for args in [vec!["consume", "nowhere"], vec!["consume", "nowhere", "--group", "g"]] {
+        let missing = run(&fake, &args, None);
+        assert_ok(&missing);
+        assert_eq!(text(&missing.stdout), "");
+        assert!(text(&missing.stderr).starts_with("Note: there is no topic \"nowhere\" yet"), "{missing:?}");
+    }
+    let mut waiting = malachi(&fake, &["subscribe", "nowhere"]).spawn().unwrap();
+    let mut told = String::new();
+    BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut told).unwrap();
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    assert!(told.starts_with("Note: there is no topic \"nowhere\" yet"), "{told}");
+    // One that is there and empty is nothing to wonder about.
+    let empty = run(&fake, &["consume", "empty"], None);
+    assert_ok(&empty);
+    assert_eq!(text(&empty.stderr), "");
+}
+
+#[test]
 fn a_broker_that_is_not_there_is_named() {
     let fake = Fake::start();
     let mut command = malachi(&fake, &["consume"]);

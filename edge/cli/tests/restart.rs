@@ -280,7 +280,7 @@ fn records_without_their_metadata_are_refused_at_every_start() {
     }
 
     std::fs::write(&marker, log[&marker].as_ref().unwrap()).unwrap();
-    // A Raft log whose group began elsewhere and never decided anything: only the broker itself can tell.
+    // A Raft log whose group began elsewhere and never decided anything: it says itself which cluster it is of.
     let other = Place::new();
     assert!(other.start().stop().success());
     std::fs::remove_dir_all(&raft).unwrap();
@@ -288,7 +288,7 @@ fn records_without_their_metadata_are_refused_at_every_start() {
     std::fs::copy(&marker, raft.join("malachi.format")).unwrap();
     for start in 1..=2 {
         let (code, line) = place.refused();
-        assert!(code == Some(78) && line.contains("knows nothing"), "start {start}: {line}");
+        assert!(code == Some(78) && line.contains("belongs to cluster"), "start {start}: {line}");
         assert!(contents(&place.log_dir()) == log, "start {start}: a refusal changes no record");
     }
 

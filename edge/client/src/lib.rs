@@ -10,7 +10,7 @@
 //! | append batches of one's own | [`Producer`]: many requests under way, exact counts |
 //! | read page by page | [`Consumer`]: by cursor, for a group, or a member's share |
 //! | have records pushed | [`Subscription`]: credit, commits and heartbeats by themselves |
-//! | manage topics, ranges, groups, users | [`Client`] |
+//! | manage topics, ranges, groups, users, the cluster | [`Client`] |
 //!
 //! Each has a program to run in `examples/`. Records, cursors and names of groups are bytes; topics and users
 //! are text.
@@ -35,9 +35,11 @@ pub use tcp::{
 #[cfg(feature = "tls")]
 pub use tcp::{Tls, TlsFiles, TlsUnusable};
 pub use types::record::{Header, Record};
-pub use wire::request::{Fetch, Produce, ProduceBatch};
+pub use types::{NodeId, VnodeId};
+pub use wire::request::{Fetch, NodeChange, Produce, ProduceBatch};
 pub use wire::response::{
-    BatchPage, Grant, GroupInfo, GroupNames, Hello, MemberInfo, Page, RangeInfo, RangeState, TopicInfo,
-    TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2,
+    BatchPage, ClusterNode, ClusterStatus, Grant, GroupInfo, GroupMember, GroupNames, Hello, MemberInfo,
+    NodeChanged, NodeState, Page, RangeInfo, RangeState, Resharding, RingPage, RingStep, TopicInfo,
+    TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
 };
 pub use wire::{Effect, Payload, Reason, Request, Response, Retry, Str, features};

@@ -11,7 +11,7 @@
 //! | `action` | the operation |
 //! | `result` | `success` or `failure` |
 //! | `reason` | of a failure, else empty |
-//! | `object` | the user or topic it was about |
+//! | `object` | the user, topic or node it was about |
 //! | `detail` | values given, never passwords |
 //!
 //! Owns that shape and what is worth a line. What clients send is cut to a bounded length. Whoever may not do what
@@ -20,8 +20,9 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use broker::{Admin, Reply, Request, Right, Users};
+use broker::{Admin, OfCluster, Reply, Request, Right, Users};
 use wire::Reason;
+use wire::request::NodeChange;
 
 /// Most bytes shown of what a client sent.
 const SHOWN_BYTES_MAX: usize = 256;
@@ -47,11 +48,15 @@ pub(crate) enum Kind {
     TopicDeleted,
     RangeSplit,
     RangesMerged,
+    NodeDrained,
+    NodeUndrained,
+    NodeRemoved,
+    RingResharded,
 }
 
 impl Kind {
     /// Every one.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::AuthSuccess,
         Self::AuthFailure,
         Self::AuthLockout,
@@ -70,6 +75,10 @@ impl Kind {
         Self::TopicDeleted,
         Self::RangeSplit,
         Self::RangesMerged,
+        Self::NodeDrained,
+        Self::NodeUndrained,
+        Self::NodeRemoved,
+        Self::RingResharded,
     ];
 
     /// As it is written and counted.
@@ -93,6 +102,10 @@ impl Kind {
             Self::TopicDeleted => "topic_deleted",
             Self::RangeSplit => "range_split",
             Self::RangesMerged => "ranges_merged",
+            Self::NodeDrained => "node_drained",
+            Self::NodeUndrained => "node_undrained",
+            Self::NodeRemoved => "node_removed",
+            Self::RingResharded => "ring_resharded",
         }
     }
 }
@@ -151,6 +164,7 @@ impl Change {
             ),
             Request::Admin(admin) => Self::of_admin(admin),
             Request::Users(users) => Self::of_users(users),
+            Request::Cluster(request) => Self::of_cluster(request),
             Request::Produce(_)
             | Request::Fetch(_)
             | Request::Commit(_)
@@ -200,6 +214,29 @@ impl Change {
             | Users::ListRoles
             | Users::ListPage { .. }
             | Users::ListRights { .. } => None,
+        }
+    }
+
+    /// What would only be tried is no change.
+    fn of_cluster(request: &OfCluster) -> Option<Self> {
+        match request {
+            OfCluster::ChangeNode { node, change, dry_run: false } => {
+                let (kind, forced) = match change {
+                    NodeChange::Drain => (Kind::NodeDrained, false),
+                    NodeChange::Undrain => (Kind::NodeUndrained, false),
+                    NodeChange::Remove => (Kind::NodeRemoved, false),
+                    NodeChange::ForceRemove => (Kind::NodeRemoved, true),
+                };
+                let change = Self::new(kind, node.to_string().as_bytes());
+                Some(if forced { change.with(|out| write!(out, "force=true")) } else { change })
+            }
+            OfCluster::Reshard { to, dry_run: false } => {
+                Some(Self::new(Kind::RingResharded, b"").with(|out| write!(out, "vnodes={to}")))
+            }
+            OfCluster::Status { .. }
+            | OfCluster::ChangeNode { dry_run: true, .. }
+            | OfCluster::Ring { .. }
+            | OfCluster::Reshard { dry_run: true, .. } => None,
         }
     }
 
@@ -384,6 +421,12 @@ mod tests {
         }
         let list = Admin::ListTopics { prefix: None, after: None, max: 0 };
         assert_eq!(Change::of(&Request::Admin(list)), None);
+        let drained = |dry_run| {
+            let (node, change) = (types::NodeId(7), NodeChange::Drain);
+            Change::of(&Request::Cluster(OfCluster::ChangeNode { node, change, dry_run }))
+        };
+        assert_eq!(drained(true), None);
+        assert_eq!(drained(false).unwrap().kind(), Kind::NodeDrained);
     }
 
     #[test]

@@ -16,17 +16,22 @@ use std::time::Duration;
 use broker::{Action, Actions, ConnectionId, Event, Node, Reply, Session, Stop, Volume};
 use storage::disk::{Completion, Job};
 use tokio::sync::{mpsc, oneshot, watch};
+use types::{Incarnation, NodeId};
 
 use crate::audit::{Kind, Line};
 use crate::clock::Clock;
+use crate::cluster::Others;
 use crate::disk::RealDisk;
 use crate::identity::{Doors, Generated};
 use crate::line::Answer;
 use crate::metrics::{Metrics, Observed};
 use crate::notices;
+use crate::peer::PeerEvent;
 
 /// Batches of client events waiting for the core.
 const INPUTS_MAX: usize = 1024;
+/// What other nodes say, waiting for the core; they are slowed down beyond it.
+const PEERS_MAX: usize = 64;
 /// Completions waiting for the core; a disk thread that finds it full waits.
 const COMPLETIONS_MAX: usize = 16 * 1024;
 /// How long whoever looks waits for the core.
@@ -42,6 +47,20 @@ enum Input {
     Events(Vec<Event>),
     /// Somebody looks at the metrics.
     Observe(oneshot::Sender<Observed>),
+}
+
+/// What comes from the other nodes.
+#[derive(Debug)]
+pub(crate) enum FromPeers {
+    /// By a connection.
+    Event(PeerEvent),
+    /// By failure detection.
+    Seen {
+        node: NodeId,
+        /// Of the life that is spoken of.
+        incarnation: Incarnation,
+        status: membership::Status,
+    },
 }
 
 /// The way into the core, for connection tasks.
@@ -66,11 +85,6 @@ impl Core {
     /// The same for several events, in order.
     pub(crate) async fn send_all(&self, events: Vec<Event>) -> bool {
         self.inputs.send(Input::Events(events)).await.is_ok()
-    }
-
-    /// A way in that does not keep the core running.
-    pub(crate) fn downgrade(&self) -> WeakCore {
-        WeakCore { inputs: self.inputs.downgrade(), next: self.next.clone() }
     }
 }
 
@@ -103,6 +117,8 @@ impl WeakCore {
 pub(crate) enum State {
     Recovering,
     Serving,
+    /// It serves, and has handed over what it could: the process may end.
+    Left,
     /// Nothing is served until a later build runs.
     Suspended,
     Stopped(Stop),
@@ -116,11 +132,28 @@ pub(crate) type Completions = mpsc::Sender<(Volume, Completion)>;
 pub(crate) struct Queues {
     inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     completions: (Completions, mpsc::Receiver<(Volume, Completion)>),
+    peers: (mpsc::Sender<FromPeers>, mpsc::Receiver<FromPeers>),
+    next: Arc<AtomicU64>,
 }
 
 impl Queues {
     pub(crate) fn new() -> Self {
-        Self { inputs: mpsc::channel(INPUTS_MAX), completions: mpsc::channel(COMPLETIONS_MAX) }
+        Self {
+            inputs: mpsc::channel(INPUTS_MAX),
+            completions: mpsc::channel(COMPLETIONS_MAX),
+            peers: mpsc::channel(PEERS_MAX),
+            next: Arc::default(),
+        }
+    }
+
+    /// A way in for who only looks, before there is a core.
+    pub(crate) fn weak(&self) -> WeakCore {
+        WeakCore { inputs: self.inputs.0.downgrade(), next: self.next.clone() }
+    }
+
+    /// The way in for what other nodes say.
+    pub(crate) fn peers(&self) -> mpsc::Sender<FromPeers> {
+        self.peers.0.clone()
     }
 
     /// Opens one disk whose completions come here.
@@ -154,6 +187,7 @@ pub(crate) struct Around {
     pub(crate) clock: Clock,
     pub(crate) doors: Arc<Doors>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) others: Others,
     /// To be told when its user was made.
     pub(crate) generated: Option<Generated>,
 }
@@ -163,6 +197,8 @@ pub(crate) fn start(node: Node, disks: Disks, queues: Queues, around: Around) ->
     let (inputs_in, inputs) = queues.inputs;
     // The disks hold the senders that matter: without them nothing can complete.
     let (_, completions) = queues.completions;
+    // Kept, so that a queue that nobody puts anything into does not end.
+    let (peers_in, peers) = queues.peers;
     let (state_in, state) = watch::channel(State::Recovering);
     // Only a timer is needed: the runtime is a queue with a deadline.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -177,9 +213,12 @@ pub(crate) fn start(node: Node, disks: Disks, queues: Queues, around: Around) ->
         wake_at: None,
         state: state_in,
     };
-    let body = move || runtime.block_on(driver.run(inputs, completions));
+    let body = move || {
+        runtime.block_on(driver.run(inputs, completions, peers));
+        drop(peers_in);
+    };
     let thread = std::thread::Builder::new().name("core".to_owned()).spawn(body)?;
-    Ok(Running { core: Core { inputs: inputs_in, next: Arc::default() }, state, thread })
+    Ok(Running { core: Core { inputs: inputs_in, next: queues.next }, state, thread })
 }
 
 /// Who can be answered.
@@ -208,8 +247,10 @@ impl Driver {
         mut self,
         mut inputs: mpsc::Receiver<Input>,
         mut completions: mpsc::Receiver<(Volume, Completion)>,
+        mut peers: mpsc::Receiver<FromPeers>,
     ) {
         let mut completed = Vec::new();
+        let mut said = Vec::new();
         let mut arrived = Vec::new();
         self.step_all([Event::Start]);
         self.end_burst();
@@ -219,6 +260,10 @@ impl Driver {
             tokio::select! {
                 biased;
                 _ = completions.recv_many(&mut completed, BATCH_MAX) => {}
+                // Never the end: the thread holds a sender.
+                _ = peers.recv_many(&mut said, BATCH_MAX) => {}
+                // Something failed before it began.
+                () = std::future::ready(()), if self.around.others.has_unsent() => {}
                 count = inputs.recv_many(&mut arrived, BATCH_MAX) => {
                     if count == 0 {
                         return;
@@ -232,6 +277,18 @@ impl Driver {
             }
             if !completed.is_empty() {
                 self.step_all(completed.drain(..).map(|(volume, done)| Event::Disk(volume, done)));
+            }
+            let unsent = self.around.others.take_unsent();
+            if !said.is_empty() || !unsent.is_empty() {
+                // Clients have their turn while nodes talk.
+                while arrived.len() < BATCH_MAX
+                    && let Ok(input) = inputs.try_recv()
+                {
+                    arrived.push(input);
+                }
+                let said = said.drain(..).filter_map(|from| self.around.others.event(from));
+                let events: Vec<Event> = said.chain(unsent).collect();
+                self.step_all(events);
             }
             self.waiting = (inputs.len(), completions.len());
             arrived.drain(..).for_each(|input| self.input(input));
@@ -316,8 +373,11 @@ impl Driver {
             Action::WakeAt(at) => self.wake_at = Some(at),
             Action::Ready => drop(self.state.send(State::Serving)),
             Action::Suspended => drop(self.state.send(State::Suspended)),
-            // Nobody is connected to this node yet.
-            Action::Say { .. } | Action::Ask { .. } | Action::Answer { .. } | Action::Peers(_) => {}
+            Action::Say { to, message } => self.around.others.say(to, message),
+            Action::Ask { to, ask, message, within } => self.around.others.ask(to, ask, message, within),
+            Action::Answer { to, call, message } => self.around.others.answer(to, call, message),
+            Action::Peers(nodes) => self.around.others.listed(nodes),
+            Action::Left => drop(self.state.send(State::Left)),
             Action::Stop(stop) => drop(self.state.send(State::Stopped(stop))),
             Action::Notice(notice) => {
                 notices::log(&notice);

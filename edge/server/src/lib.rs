@@ -12,6 +12,7 @@
 mod audit;
 mod boot;
 mod clock;
+mod cluster;
 pub mod config;
 mod descriptors;
 pub mod disk;

@@ -10,13 +10,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::{Node, Stop};
+use broker::{Event, Formation, Node, Stop};
 use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::boot::{self, Refusal};
+use crate::boot::{self, Belonging, Opened, Refusal};
 use crate::clock::Clock;
+use crate::cluster::{self, Cluster, Ends, Identity, Others, Sockets};
 use crate::config::{self, Config};
 use crate::descriptors;
 use crate::driver::{self, Around, Queues, Running, State};
@@ -79,19 +80,21 @@ async fn serve(config: Config) -> Result<(), Refusal> {
     let stop = Stopper::install()?;
     let client = bind(config.ports.tcp, "MALACHI_TCP_PORT")?;
     let dashboard = bind(config.ports.dashboard, "MALACHI_DASHBOARD_PORT")?;
+    let sockets = Sockets::bind(&config)?;
     let doors = Doors::open(&config.identity, config.connections.publish)
         .map_err(|error| Refusal::Fix(format!("cannot start the hashing threads: {error}")))?;
     let doors = Arc::new(doors);
     let tls = open_tls(&config)?;
     let metrics = Arc::new(Metrics::new());
     metrics.serves_tls(tls.is_some());
-    let running = start_core(&config, &doors, &metrics)?;
+    let queues = Queues::new();
+    let opened = boot::open(&config.storage, &queues)?;
     let ready = Readiness::default();
     let shared = http::Shared {
         ready: ready.clone(),
         doors: doors.clone(),
         metrics: metrics.clone(),
-        core: running.core.downgrade(),
+        core: queues.weak(),
         login: config.identity.http_login,
         limits: config.identity.head_limits,
     };
@@ -100,12 +103,52 @@ async fn serve(config: Config) -> Result<(), Refusal> {
     let dashboard = tokio::spawn(http::serve(dashboard, shared, dashboard_stopped));
     let sweeping = tokio::spawn(sweep(doors.clone(), config.identity.sweep_every));
     let clients = Clients { socket: client, doors, metrics, tls };
-    let result = serve_clients(&config, clients, running, &ready, stop).await;
+    let result = serve_node(&config, queues, opened, sockets, clients, &ready, stop).await;
     sweeping.abort();
     ready.set(false);
     dashboard_stop.send_replace(true);
     drop(tokio::time::timeout(config.shutdown_grace, dashboard).await);
     result
+}
+
+/// From open directories to the end: the cluster first, then the core, then the clients.
+async fn serve_node(
+    config: &Config,
+    queues: Queues,
+    opened: Opened,
+    sockets: Option<Sockets>,
+    clients: Clients,
+    ready: &Readiness,
+    mut stop: Stopper,
+) -> Result<(), Refusal> {
+    let (end, mut ends) = cluster::end();
+    let known = cluster::own(config, &opened)?;
+    let mut cluster = match sockets {
+        Some(sockets) => Some(Cluster::start(config, &opened, known, sockets, end)?),
+        None => None,
+    };
+    let belonging = match (known, &mut cluster) {
+        (Some(known), _) => known,
+        (None, Some(cluster)) => tokio::select! {
+            met = cluster.meet(config) => met?,
+            () = stop.asked() => return Ok(()),
+        },
+        (None, None) => unreachable!("whoever looks for others meets them"),
+    };
+    let identity = Identity { node: opened.node, life: opened.life, control_plane: belonging.control_plane };
+    let others = cluster.as_ref().map_or_else(Others::none, Cluster::others);
+    let peers = queues.peers();
+    let clock = Clock::new();
+    let running = start_core(config, &clients, Core { queues, opened, belonging, others, clock })?;
+    let joined = cluster.map(|cluster| cluster.run(config, identity, clock, peers));
+    let served = serve_clients(config, clients, running, belonging, ready, &mut stop, &mut ends).await;
+    if let Some(joined) = joined {
+        joined.leave().await;
+    }
+    if let Some(thread) = served.thread {
+        end_core(thread).await;
+    }
+    served.result
 }
 
 /// Forgets idle rate limits and expired sessions now and then.
@@ -136,41 +179,86 @@ fn open_tls(config: &Config) -> Result<Option<Arc<Tls>>, Refusal> {
     Ok(Some(tls))
 }
 
+/// How serving ended.
+struct Served {
+    result: Result<(), Refusal>,
+    /// The core's, when it is worth waiting for.
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
 async fn serve_clients(
     config: &Config,
     clients: Clients,
     running: Running,
+    belonging: Belonging,
     ready: &Readiness,
-    mut stop: Stopper,
-) -> Result<(), Refusal> {
+    stop: &mut Stopper,
+    ends: &mut Ends,
+) -> Served {
     let Running { core, mut state, thread } = running;
+    let early = |result| Served { result, thread: None };
     let recovered = tokio::select! {
-        recovered = wait_for(&mut state, |state| *state != State::Recovering) => recovered?,
-        () = stop.asked() => return Ok(()),
+        recovered = wait_for(&mut state, |state| *state != State::Recovering) => recovered,
+        () = stop.asked() => return early(Ok(())),
+        Some(refusal) = ends.recv() => return early(Err(refusal)),
     };
-    if let State::Stopped(stop) = recovered {
-        return Err(refusal(config, &stop));
+    match recovered {
+        Ok(State::Stopped(stop)) => return early(Err(refusal(config, &stop))),
+        Ok(State::Recovering | State::Serving | State::Left | State::Suspended) => {}
+        Err(refusal) => return early(Err(refusal)),
+    }
+    if let Err(refusal) = settle(config, belonging).await {
+        return early(Err(refusal));
     }
     let Clients { socket, doors, metrics, tls } = clients;
-    let listener = listen(socket, config.ports.tcp, "MALACHI_TCP_PORT")?;
+    let listener = match listen(socket, config.ports.tcp, "MALACHI_TCP_PORT") {
+        Ok(listener) => listener,
+        Err(refusal) => return early(Err(refusal)),
+    };
     let (stop_clients, clients_stopped) = watch::channel(false);
-    let shared = Arc::new(Shared { limits: config.connections, doors, core, metrics, tls });
-    let mut clients = tokio::spawn(tcp::serve(listener, shared, clients_stopped));
+    let shared = Shared { limits: config.connections, doors, core: core.clone(), metrics, tls };
+    let mut clients = tokio::spawn(tcp::serve(listener, Arc::new(shared), clients_stopped));
     ready.set(true);
     tracing::info!(port = config.ports.tcp, "ready");
     let result = tokio::select! {
         () = stop.asked() => Ok(()),
         ended = ended(&mut state, ready) => ended.and_then(|stop| Err(refusal(config, &stop))),
+        Some(refusal) = ends.recv() => Err(refusal),
     };
     ready.set(false);
     tracing::info!("shutting down");
     stop_clients.send_replace(true);
-    if tokio::time::timeout(config.shutdown_grace, &mut clients).await.is_err() {
+    let deadline = tokio::time::Instant::now() + config.shutdown_grace;
+    if result.is_ok() {
+        hand_over(core, &mut state, deadline).await;
+    }
+    if tokio::time::timeout_at(deadline, &mut clients).await.is_err() {
         clients.abort();
         tracing::warn!("connections were closed with work in flight");
     }
-    end_core(thread).await;
-    result
+    Served { result, thread: Some(thread) }
+}
+
+/// What this node leads is led by others from now on, as far as there is time for that.
+async fn hand_over(core: driver::Core, state: &mut watch::Receiver<State>, deadline: tokio::time::Instant) {
+    let over = async {
+        if core.send(Event::Leave).await {
+            drop(wait_for(state, |state| !matches!(state, State::Recovering | State::Serving)).await);
+        }
+    };
+    if tokio::time::timeout_at(deadline, over).await.is_err() {
+        tracing::warn!("groups are still led here");
+    }
+}
+
+/// What there is on the disk is there for good from now on.
+async fn settle(config: &Config, belonging: Belonging) -> Result<(), Refusal> {
+    if belonging.settled {
+        return Ok(());
+    }
+    let storage = config.storage.clone();
+    let settled = tokio::task::spawn_blocking(move || boot::settle(&storage, belonging)).await;
+    settled.map_err(|error| Refusal::Fix(format!("the cluster could not be recorded: {error}")))?
 }
 
 /// The core ends once no connection is left; the disks are closed with it.
@@ -186,7 +274,7 @@ async fn ended(state: &mut watch::Receiver<State>, ready: &Readiness) -> Result<
     loop {
         match wait_for(state, |state| matches!(state, State::Suspended | State::Stopped(_))).await? {
             State::Stopped(stop) => return Ok(stop),
-            State::Recovering | State::Serving | State::Suspended => {}
+            State::Recovering | State::Serving | State::Left | State::Suspended => {}
         }
         ready.set(false);
         // It goes nowhere from there but to its end.
@@ -204,13 +292,27 @@ async fn wait_for(
     seen.map_err(|_| Refusal::Fix("the core stopped".to_owned()))
 }
 
-fn start_core(config: &Config, doors: &Arc<Doors>, metrics: &Arc<Metrics>) -> Result<Running, Refusal> {
-    let queues = Queues::new();
-    let (disks, id) = boot::open(&config.storage, &queues)?;
+/// What the core is made of.
+struct Core {
+    queues: Queues,
+    opened: Opened,
+    belonging: Belonging,
+    others: Others,
+    clock: Clock,
+}
+
+fn start_core(config: &Config, clients: &Clients, made_of: Core) -> Result<Running, Refusal> {
+    let Core { queues, opened, belonging, others, clock } = made_of;
+    let Clients { doors, metrics, .. } = clients;
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| Refusal::Fix(format!("no randomness: {error}")))?;
     let part = |at: usize| u64::from_be_bytes(*seed[at..].first_chunk().expect("the seed has 32 bytes"));
+    let id = opened.node;
     let mut node = broker::Config::new(id, u128::from(part(0)) << 64 | u128::from(part(8)));
+    node.own = cluster::own_words(config, &opened);
+    node.formation =
+        if belonging.formed { Formation::Forms { vnodes: config.cluster.vnodes } } else { Formation::Joins };
+    node.vnode_replicas = config.cluster.vnode_replicas;
     node.segment_bytes = config.storage.segment_bytes;
     node.frame_bytes_max = config.connections.frame_bytes_max;
     node.segment_age = Some(config.storage.segment_age);
@@ -230,13 +332,16 @@ fn start_core(config: &Config, doors: &Arc<Doors>, metrics: &Arc<Metrics>) -> Re
     node.raft_log.seed = part(24);
     tracing::info!(
         node = %id,
+        name = &*config.cluster.name,
+        cluster = %belonging.control_plane,
+        incarnation = opened.life.first.0,
         log_dir = %config.storage.log_dir.display(),
         raft_dir = %config.storage.raft_dir.display(),
         descriptors,
         "starting"
     );
-    let around = Around { clock: Clock::new(), doors: doors.clone(), metrics: metrics.clone(), generated };
-    driver::start(Node::new(node), disks, queues, around)
+    let around = Around { clock, doors: doors.clone(), metrics: metrics.clone(), others, generated };
+    driver::start(Node::new(node), opened.disks, queues, around)
         .map_err(|error| Refusal::Fix(format!("cannot start the core: {error}")))
 }
 

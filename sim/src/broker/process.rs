@@ -204,6 +204,7 @@ impl World {
             Action::Say { .. } | Action::Ask { .. } | Action::Answer { .. } | Action::Peers(_) => {
                 return Err(Violation::new("ANSWER", "a node alone has nobody to talk to"));
             }
+            Action::Left => return Err(Violation::new("ANSWER", "nobody asked the node to leave")),
             Action::Suspended => {
                 return Err(Violation::new("ANSWER", "the node stops serving, and nothing was upgraded"));
             }

@@ -86,7 +86,11 @@ pub(super) fn response(reply: Reply, batches: bool) -> Response {
         | Reply::UsersAndRoles(_)
         | Reply::UserPage(..)
         | Reply::Unlocked(_)
-        | Reply::Rights(_) => return Response::Error(Reason::InternalError),
+        | Reply::Rights(_)
+        | Reply::ClusterStatus(_)
+        | Reply::NodeChanged(_)
+        | Reply::Ring(_)
+        | Reply::Resharding(_) => return Response::Error(Reason::InternalError),
     })
 }
 

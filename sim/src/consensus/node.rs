@@ -249,6 +249,8 @@ impl World {
             }
             Action::Found { group, state, is_blank } => self.is_found(id, group, state, is_blank),
             Action::Lost { group, .. } => self.is_lost(id, group),
+            // The driver of this world learns of it from the disk.
+            Action::MemberLost { .. } => Ok(()),
             Action::Left { group } => {
                 self.summary.left += 1;
                 self.lost.remove(&(id, group));

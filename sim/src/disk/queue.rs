@@ -14,6 +14,9 @@ use storage::disk::{Completion, Error, FileId, Job, JobId, Output, Place, Step};
 
 use super::machine::{Failure, Machine};
 
+/// Jobs side by side: each step looks at all of them.
+const ABREAST_MAX: usize = 32;
+
 /// One step, or a part of a write.
 #[derive(Clone, Debug)]
 struct Piece {
@@ -160,7 +163,8 @@ impl Queue {
     /// Takes the next job, with some of those behind it when they can share its syncs or run beside it.
     fn gather(&mut self, rng: &mut SmallRng) -> Option<Group> {
         let able = self.waiting.iter().take_while(|job| job.can_share()).count();
-        let beside = self.waiting.iter().take_while(|job| job.reach.is_some() && !job.can_share()).count();
+        let beside = self.waiting.iter().take(ABREAST_MAX);
+        let beside = beside.take_while(|job| job.reach.is_some() && !job.can_share()).count();
         let (most, manner) = if able > 0 { (able, Manner::Shared) } else { (beside, Manner::Abreast) };
         let take = match most {
             0 | 1 => 1,

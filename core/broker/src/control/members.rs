@@ -13,6 +13,7 @@ use types::{NodeId, VnodeId};
 
 use crate::meta::CLUSTER;
 use crate::node::Node;
+use crate::planted::Bug;
 
 /// A member that is this many entries behind holds nothing anybody could read.
 const BEHIND_MAX: u64 = 1_000;
@@ -53,7 +54,7 @@ impl Node {
     fn next_member(&mut self, id: VnodeId, wanted: &[NodeId]) {
         let own = self.core.config.node;
         let Some(group) = self.core.meta.group(id) else { return };
-        let change = match rebalance::next(&described(group, own), wanted) {
+        let change = match rebalance::next(&self.parts_of(group), wanted) {
             Next::Add(node) => Change::AddLearner(node),
             Next::Promote(node) => Change::Promote(node),
             Next::Remove(node) if node == own => {
@@ -72,6 +73,24 @@ impl Node {
     }
 }
 
+impl Node {
+    fn parts_of(&self, group: &Group) -> rebalance::Group {
+        let mut parts = rebalance::Group::default();
+        for (member, part) in group.members().iter() {
+            match part {
+                Part::Learner if !self.core.config.has_bug(Bug::CountLearner) => {
+                    parts.learners.insert(member.node)
+                }
+                Part::Voter | Part::Learner => parts.voters.insert(member.node),
+            };
+        }
+        parts.readable =
+            group.peers().filter(|peer| is_near(group, peer)).map(|peer| peer.member.node).collect();
+        parts.readable.insert(self.core.config.node);
+        parts
+    }
+}
+
 /// Those that belong stay, and those that are able fill up.
 pub(super) fn healed(
     item: Item,
@@ -87,25 +106,11 @@ pub(super) fn healed(
     healed
 }
 
-fn described(group: &Group, own: NodeId) -> rebalance::Group {
-    let mut described = rebalance::Group::default();
-    for (member, part) in group.members().iter() {
-        match part {
-            Part::Voter => described.voters.insert(member.node),
-            Part::Learner => described.learners.insert(member.node),
-        };
-    }
-    described.readable =
-        group.peers().filter(|peer| is_near(group, peer)).map(|peer| peer.member.node).collect();
-    described.readable.insert(own);
-    described
-}
-
 fn is_near(group: &Group, peer: &raft::PeerView) -> bool {
     peer.is_active && peer.matched.0 + BEHIND_MAX >= group.commit().0
 }
 
-fn can_lead(group: &Group, node: NodeId) -> bool {
+pub(super) fn can_lead(group: &Group, node: NodeId) -> bool {
     let is_it = |peer: &raft::PeerView| peer.member.node == node && peer.part == Part::Voter;
     group.peers().any(|peer| is_it(&peer) && peer.is_active && peer.matched >= group.commit())
 }

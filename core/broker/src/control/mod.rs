@@ -10,7 +10,9 @@
 
 mod introduce;
 mod lease;
+mod leave;
 mod members;
+mod operator;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,6 +25,8 @@ use crate::cluster;
 use crate::meta::CLUSTER;
 use crate::node::Node;
 use lease::Lease;
+use leave::Leave;
+pub(crate) use operator::Changing;
 
 /// How often the tables are looked at while there are several nodes.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -50,13 +54,27 @@ pub(crate) struct Control {
     /// A proposal about a placement is on its way.
     placing: bool,
     lease: Lease,
+    leave: Leave,
     /// The nodes the driver was last told to connect to.
     peers: Vec<(NodeId, String)>,
 }
 
 impl Control {
     pub(crate) fn new() -> Self {
-        Self { look_at: None, introducing: false, placing: false, lease: Lease::new(), peers: Vec::new() }
+        Self {
+            look_at: None,
+            introducing: false,
+            placing: false,
+            lease: Lease::new(),
+            leave: Leave::No,
+            peers: Vec::new(),
+        }
+    }
+
+    /// The lease, while this node believes that it holds it.
+    #[cfg(feature = "planted")]
+    pub(crate) fn fence(&self, now: Instant) -> Option<types::FenceToken> {
+        self.lease.fence(now)
     }
 
     /// When there is something to do next.
@@ -74,6 +92,9 @@ impl Node {
             return;
         }
         self.control.look_at = None;
+        if self.control.leave != Leave::No {
+            return self.hand_over();
+        }
         if !self.knows_cluster() {
             return;
         }

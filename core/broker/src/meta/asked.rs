@@ -38,20 +38,21 @@ impl<Then> Asked<Then> {
 
     /// A new proposal.
     pub(crate) fn ask(&mut self, then: Then) -> Origin {
-        let origin = self.origin(self.next);
+        let origin = self.own(self.next);
         self.next += 1;
         self.waiting.insert(origin.number, then);
         origin
     }
 
-    fn origin(&self, number: u64) -> Origin {
+    /// What an entry of this process says of itself.
+    pub(crate) fn own(&self, number: u64) -> Origin {
         Origin { node: self.node, life: self.life, number }
     }
 
     /// The same without anybody who waits.
     #[cfg(test)]
     pub(crate) fn ask_unheard(&self) -> Origin {
-        self.origin(u64::MAX >> 1)
+        self.own(u64::MAX >> 1)
     }
 
     /// Whoever waits for the proposal that an entry came from, if it is one of this process.

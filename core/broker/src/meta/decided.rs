@@ -1,8 +1,8 @@
 //! What metadata tells the node: decisions, in log order.
 
 use metadata::machine::Version;
-use metadata::vnode::Removed;
-use types::{Offset, RangeId, SegmentId, TopicId, TopicName, VnodeId};
+use metadata::vnode::{Command, Removed};
+use types::{NodeId, Offset, RangeId, SegmentId, TopicId, TopicName, VnodeId};
 
 use super::Error;
 use crate::action::Stop;
@@ -38,6 +38,18 @@ pub(crate) enum Decided {
     },
     /// The log cannot be used.
     Stop(Stop),
+    /// Nobody here waits for a command that changed a vnode's tables; with the segments that it removed.
+    Elsewhere {
+        command: Box<Command>,
+        removed: Vec<Removed>,
+    },
+    /// The tables of a vnode went on over entries that were not looked at one by one.
+    Jumped(VnodeId),
+    /// A member of a group that is led here is lost.
+    MemberLost {
+        group: VnodeId,
+        node: NodeId,
+    },
     TopicCreated {
         id: RequestId,
         name: TopicName,

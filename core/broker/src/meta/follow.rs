@@ -29,6 +29,8 @@ struct Following {
     turn: usize,
     retry_at: Option<Instant>,
     part: Option<Part>,
+    /// The last entry that was looked at: not every one carries a command that the tables count.
+    seen: RaftIndex,
 }
 
 /// A snapshot as far as it has arrived.
@@ -63,6 +65,11 @@ impl Follows {
             groups.insert(group, self.groups.remove(&group).unwrap_or_default());
         }
         self.groups = groups;
+    }
+
+    /// The last entry of a group that was looked at; 0 when none was.
+    pub(super) fn seen(&self, group: VnodeId) -> RaftIndex {
+        self.groups.get(&group).map_or(RaftIndex::ZERO, |group| group.seen)
     }
 
     /// Groups for which somebody may be asked now.
@@ -109,11 +116,14 @@ impl Follows {
             Some(FollowReply::Entries(entries)) => {
                 group.good(node);
                 group.part = None;
+                group.seen = group.seen.max(RaftIndex((from.0 + entries.len() as u64).saturating_sub(1)));
                 Some((id, News::Entries(from, entries)))
             }
             Some(FollowReply::Part { index, total, offset, bytes }) => {
                 group.good(node);
-                group.take_part(index, total, offset, &bytes).map(|state| (id, News::State(index, state)))
+                let state = group.take_part(index, total, offset, &bytes)?;
+                group.seen = group.seen.max(index);
+                Some((id, News::State(index, state)))
             }
             Some(FollowReply::NotHere { hint }) => {
                 group.bad(now);

@@ -14,6 +14,7 @@ use types::{NodeId, RaftIndex, VnodeId};
 use super::{CLUSTER, Decided, Meta, VNODE, remote};
 use crate::action::{Action, Actions};
 use crate::event::AskId;
+use crate::planted::Bug;
 
 /// How far the tables of each group have to be.
 #[derive(Debug, Default)]
@@ -43,7 +44,8 @@ impl Meta {
         for group in self.needed() {
             let leads = self.host.group(group).is_some_and(Group::is_ready);
             let reached = self.fresh.wanted.get(&group).is_some_and(|index| self.applied_of(group) >= *index);
-            if leads || reached {
+            let planted = self.planted.has(Bug::FreshUnasked) && self.applied_of(group) > RaftIndex::ZERO;
+            if leads || reached || planted {
                 self.fresh.done.insert(group);
             }
         }
@@ -93,7 +95,10 @@ impl Meta {
     pub(super) fn told_how_far(&mut self, ask: AskId, reply: Option<&ReadIndexReply>) {
         let Some((group, asked)) = self.fresh.asks.remove(&ask) else { return };
         match reply {
-            Some(ReadIndexReply::Ready(index)) => drop(self.fresh.wanted.insert(group, *index)),
+            Some(ReadIndexReply::Ready(index)) => {
+                self.fresh.wanted.insert(group, *index);
+                self.remote.set_hint(group, Some(asked));
+            }
             Some(ReadIndexReply::NotLeader { hint }) => {
                 self.remote.set_hint(group, hint.filter(|hint| *hint != asked));
             }

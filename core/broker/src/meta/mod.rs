@@ -11,11 +11,13 @@
 //!   begins after the vnode: the node then asks for nothing that a crash between the two could have lost;
 //! - positions that arrive while an entry with positions is on its way travel together in the next one.
 
+mod applied;
 mod asked;
 mod decided;
 mod error;
 mod follow;
 mod fresh;
+mod gauges;
 mod origin;
 mod outside;
 mod proposals;
@@ -30,7 +32,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use consensus::{Action as Said, Host};
 use metadata::cluster::Cluster;
-use metadata::machine::Version;
 use metadata::vnode::{Command, Commit, Reply, Segment, Vnode};
 use raft::{Group, ProposalId};
 use storage::disk::Completion;
@@ -41,11 +42,11 @@ use crate::action::{Action, Actions, Notice, Stop};
 use crate::cluster;
 use crate::config::Config;
 use crate::event::{RequestId, Volume};
+use crate::planted::Planted;
 
 use asked::Asked;
-use origin::Origin;
-use peer::message::{ProposeRefusal, ProposeReply, ReadIndexReply};
-use tables::{Applied, Tables};
+use peer::message::{ProposeReply, ReadIndexReply};
+use tables::Tables;
 
 pub(crate) use asked::Fate;
 pub(crate) use decided::{Decided, Registered};
@@ -109,12 +110,19 @@ pub(crate) struct Meta {
     nowhere: Vnode,
     asked: Asked<Then>,
     asked_cluster: Asked<cluster::Then>,
+    /// Whether this node forms a cluster when it has no group.
+    forms: bool,
     formation: Formation,
+    /// Groups it began that have decided nothing, until they may.
+    held: BTreeSet<VnodeId>,
     remote: remote::Remote,
     follows: follow::Follows,
     served: serve::Served,
     /// Answers that wait to be sent.
     answers: Vec<(serve::Caller, peer::Message)>,
+    /// Groups something was applied in of which followers were not told. They are once the tables are as far as the
+    /// group: until then a state would be handed out as one that has entries it lacks.
+    news: BTreeSet<VnodeId>,
     /// Nodes there is a connection to.
     up: BTreeSet<NodeId>,
     /// The tables of the cluster said something about nodes or the ring that was not looked at yet.
@@ -122,7 +130,9 @@ pub(crate) struct Meta {
     next_ask: u64,
     now: Instant,
     tick_at: Instant,
+    ask_around_at: Instant,
     fresh: fresh::Fresh,
+    planted: Planted,
     /// Whether the tables of the cluster, and of all vnodes, were told to be complete.
     ready: (bool, bool),
     decided: Vec<Decided>,
@@ -161,17 +171,22 @@ impl Meta {
             nowhere: Vnode::default(),
             asked: Asked::new(config.node, life, 0),
             asked_cluster: Asked::new(config.node, life, CLUSTER_NUMBERS),
+            forms: matches!(config.formation, crate::config::Formation::Forms { .. }),
             formation: Formation::Unread,
+            held: BTreeSet::new(),
             remote: remote::Remote::default(),
             follows: follow::Follows::default(),
             served: serve::Served::default(),
             answers: Vec::new(),
+            news: BTreeSet::new(),
             up: BTreeSet::new(),
             cluster_changed: false,
             next_ask: 0,
             now: Instant(0),
             tick_at: Instant(0),
+            ask_around_at: Instant(0),
             fresh: fresh::Fresh::default(),
+            planted: Planted::of(config),
             ready: (false, false),
             decided: Vec::new(),
         }
@@ -190,6 +205,12 @@ impl Meta {
     /// The tables of every vnode.
     pub(crate) fn vnodes(&self) -> impl Iterator<Item = &Vnode> {
         self.shards.values().map(|shard| shard.tables.machine())
+    }
+
+    /// The tables of one vnode.
+    #[cfg(feature = "planted")]
+    pub(crate) fn vnode(&self, vnode: VnodeId) -> Option<&Vnode> {
+        self.shards.get(&vnode).map(|shard| shard.tables.machine())
     }
 
     /// Whether a topic lists a segment.
@@ -259,6 +280,7 @@ impl Meta {
             self.tick_at = self.now.plus(TICK);
             self.host.tick();
             self.expire();
+            self.ask_around();
             self.follow_others();
             self.ask_how_far(out);
             self.settle(out);
@@ -297,11 +319,18 @@ impl Meta {
 
     /// Lets the groups this node begins with begin.
     fn form(&mut self) {
-        if self.host.has(VNODE) {
-            return self.begin_all();
-        }
-        self.formation = Formation::Formed;
+        self.begin_held();
         self.host.found_group(VNODE, &[self.node()]);
+    }
+
+    /// Whether there is nobody else who could have what this node lost.
+    fn is_alone(&self) -> bool {
+        self.forms && self.up.is_empty() && self.cluster().nodes().count() <= 1
+    }
+
+    /// The vnode that has, or had last, a topic.
+    pub(crate) fn home(&self, topic: TopicId) -> Option<VnodeId> {
+        self.topics.get(&topic).copied()
     }
 
     fn node(&self) -> NodeId {
@@ -316,6 +345,9 @@ impl Meta {
             } else if !self.propose_commits() {
                 break;
             }
+        }
+        for group in std::mem::take(&mut self.news) {
+            self.wake_followers(group);
         }
         self.ask_others(out);
         if let Some(said) = self.host.next_action() {
@@ -345,10 +377,15 @@ impl Meta {
                 }
             }
             Said::Failed { detail } => self.decided.push(Decided::Failed { detail }),
-            Said::Lost { group, .. } => {
+            Said::Lost { group, .. } if self.is_alone() => {
                 let detail = format!("the entries or the snapshot of {} do not decode", name_of(group));
                 self.decided.push(Decided::Stop(Stop::Damaged { detail }));
             }
+            Said::Lost { group, .. } => {
+                let detail = format!("the replica of {} is damaged and has to be replaced", name_of(group));
+                self.decided.push(Decided::Failed { detail });
+            }
+            Said::MemberLost { group, node } => self.decided.push(Decided::MemberLost { group, node }),
             Said::Contradiction { group, what } => {
                 let detail = format!("{}: {what}", name_of(group));
                 self.decided.push(Decided::Failed { detail });
@@ -373,35 +410,41 @@ impl Meta {
         }
     }
 
+    /// The log was read. A node that is to form a cluster and has decided nothing yet waits to be allowed to: an
+    /// earlier start that got no further than beginning is like none.
     fn listed(&mut self) {
-        if self.formation == Formation::Unread && !self.host.has(VNODE) {
-            self.unformed();
+        if self.forms && (self.host.is_new() || self.held.contains(&VNODE)) {
+            self.formation = Formation::Unformed;
+            return self.decided.push(Decided::Unformed);
         }
-    }
-
-    fn unformed(&mut self) {
-        self.formation = Formation::Unformed;
-        self.decided.push(Decided::Unformed);
+        self.begin_held();
     }
 
     fn found(&mut self, group: VnodeId, state: Option<Bytes>, is_blank: bool) {
         if let Err(unusable) = self.make(group, state) {
             return self.decided.push(Decided::Stop(unusable.into()));
         }
-        match group {
-            // An earlier start got as far as this and no further: like none.
-            VNODE if is_blank && self.formation == Formation::Unread => self.unformed(),
-            VNODE => self.begin_all(),
-            _ if self.host.group(VNODE).is_some() => self.host.begin(group),
-            _ => {}
+        let is_first = is_blank && self.host.founded_alone(group);
+        if self.formation != Formation::Formed && is_first {
+            self.held.insert(group);
+        } else {
+            self.begin(group);
         }
     }
 
-    fn begin_all(&mut self) {
+    fn begin_held(&mut self) {
         self.formation = Formation::Formed;
-        self.host.begin(VNODE);
-        self.host.found_group(CLUSTER, &[self.node()]);
-        self.host.begin(CLUSTER);
+        for group in std::mem::take(&mut self.held) {
+            self.begin(group);
+        }
+    }
+
+    fn begin(&mut self, group: VnodeId) {
+        self.host.begin(group);
+        if group == VNODE && self.host.founded_alone(VNODE) {
+            // Nothing, when it is there.
+            self.host.found_group(CLUSTER, &[self.node()]);
+        }
     }
 
     /// The tables to begin with, or to go on with.
@@ -411,7 +454,7 @@ impl Meta {
             return self.cluster.restore(state);
         }
         self.shards.entry(group).or_default().tables.restore(state)?;
-        self.list_topics(group);
+        self.jumped(group);
         Ok(())
     }
 
@@ -419,7 +462,7 @@ impl Meta {
         if let Err(unusable) = self.make(group, Some(state)) {
             self.decided.push(Decided::Stop(unusable.into()));
         }
-        self.wake_followers(group);
+        self.news.insert(group);
     }
 
     fn restore_followed(&mut self, group: VnodeId, index: RaftIndex, state: Bytes) {
@@ -429,7 +472,7 @@ impl Meta {
         } else {
             self.shards.entry(group).or_default().tables.restore_followed(state)
         };
-        self.list_topics(group);
+        self.jumped(group);
         if let Err(unusable) = made {
             let detail = format!("{} at {index}, from another node: {unusable:?}", name_of(group));
             self.decided.push(Decided::Failed { detail });
@@ -444,13 +487,18 @@ impl Meta {
         }
     }
 
+    /// How far the tables of a group are, entries without commands included.
     fn applied_of(&self, group: VnodeId) -> RaftIndex {
-        match group {
+        let tables = match group {
             CLUSTER => self.cluster().applied(),
             vnode => {
                 self.shards.get(&vnode).map_or(RaftIndex::ZERO, |shard| shard.tables.machine().applied())
             }
-        }
+        };
+        let catching_up = self.is_catching_up(group);
+        let own = self.host.group(group).filter(|_| !catching_up).map_or(RaftIndex::ZERO, Group::applied);
+        let followed = if self.is_followed(group) { self.follows.seen(group) } else { RaftIndex::ZERO };
+        tables.max(own).max(followed)
     }
 
     fn is_catching_up(&self, group: VnodeId) -> bool {
@@ -483,6 +531,14 @@ impl Meta {
     fn placed(&self, group: VnodeId) -> Vec<NodeId> {
         let placed = self.cluster().topology().and_then(|topology| topology.placements.get(&group));
         placed.cloned().unwrap_or_default()
+    }
+
+    /// The tables of a group are others, not by its entries one by one.
+    fn jumped(&mut self, group: VnodeId) {
+        if group != CLUSTER {
+            self.list_topics(group);
+            self.decided.extend(self.ready.1.then_some(Decided::Jumped(group)));
+        }
     }
 
     /// Remembers which topics a vnode has, after other than one by one.
@@ -522,83 +578,6 @@ impl Meta {
         }
     }
 
-    /// The replica of this node applies an entry.
-    fn apply(&mut self, group: VnodeId, index: RaftIndex, entry: &Bytes, proposal: Option<ProposalId>) {
-        let (origin, command) = split(entry);
-        if group == CLUSTER {
-            let applied = self.cluster.apply(index, &command);
-            self.cluster_applied(origin, applied);
-        } else if let Some(shard) = self.shards.get_mut(&group) {
-            let applied = shard.tables.apply(index, &command);
-            self.vnode_applied(group, origin, applied);
-        }
-        if let Some(id) = proposal {
-            self.tell_proposer(id, ProposeReply::Applied { index, reply: Bytes::new() });
-        }
-        self.wake_followers(group);
-    }
-
-    /// Another node's replica has applied an entry, which may carry no command.
-    fn apply_followed(&mut self, group: VnodeId, index: RaftIndex, entry: &Bytes) {
-        if entry.is_empty() {
-            return;
-        }
-        let (origin, command) = split(entry);
-        if group == CLUSTER {
-            if let Some(applied) = self.cluster.apply_followed(index, &command) {
-                self.cluster_applied(origin, applied);
-            }
-        } else {
-            let tables = &mut self.shards.entry(group).or_default().tables;
-            if let Some(applied) = tables.apply_followed(index, &command) {
-                self.vnode_applied(group, origin, applied);
-            }
-        }
-    }
-
-    fn cluster_applied(&mut self, origin: Option<Origin>, applied: Applied<metadata::cluster::Reply>) {
-        let Applied { reply, left_behind } = applied;
-        let then = origin.and_then(|origin| self.asked_cluster.heard(origin));
-        self.release(CLUSTER, origin);
-        use metadata::cluster::Reply as R;
-        self.cluster_changed |= matches!(reply, R::NodesChanged(_) | R::RingChanged { .. });
-        self.decided.extend(cluster::decided(Outcome::Applied { reply, then }));
-        self.tell_left_behind(CLUSTER, left_behind);
-    }
-
-    fn vnode_applied(&mut self, group: VnodeId, origin: Option<Origin>, applied: Applied<Reply>) {
-        let Applied { reply, left_behind } = applied;
-        self.note_topics(group, &reply);
-        self.release(group, origin);
-        if let Some(then) = origin.and_then(|origin| self.asked.heard(origin)) {
-            self.decide(then, reply);
-        }
-        self.tell_left_behind(group, left_behind);
-    }
-
-    fn release(&mut self, group: VnodeId, origin: Option<Origin>) {
-        if let Some(origin) = origin.filter(|origin| self.asked.is_own(*origin)) {
-            self.remote.release((group, origin.number));
-        }
-    }
-
-    fn refused(&mut self, group: VnodeId, id: ProposalId, reason: raft::Refusal) {
-        let reply = match reason {
-            raft::Refusal::NotLeader { leader } => ProposeReply::NotLeader { hint: leader },
-            raft::Refusal::TooLarge => ProposeReply::Refused(ProposeRefusal::TooLarge),
-            raft::Refusal::Stopped | raft::Refusal::Busy | raft::Refusal::Unchangeable(_) => {
-                ProposeReply::Refused(ProposeRefusal::Overloaded)
-            }
-        };
-        if !self.tell_proposer(id, reply) {
-            self.lost(group, id, Fate::NotRecorded);
-        }
-    }
-
-    fn tell_left_behind(&mut self, group: VnodeId, version: Option<Version>) {
-        self.decided.extend(version.map(|version| Decided::LeftBehind { group, version }));
-    }
-
     fn lost(&mut self, group: VnodeId, id: ProposalId, fate: Fate) {
         if group == CLUSTER {
             let lost = self.asked_cluster.lost(id.0).map(|then| Outcome::Lost { then, fate });
@@ -633,12 +612,6 @@ impl Meta {
         self.propose(vnode, &Command::CommitPositions { commits }, Then::Commit { group: vnode, ids });
         true
     }
-}
-
-/// Who proposed an entry, and what. Of bytes that no node of ours wrote nobody waits, and the machine says of them what
-/// every member says.
-fn split(entry: &Bytes) -> (Option<Origin>, Bytes) {
-    Origin::split(entry).map_or((None, Bytes::new()), |(origin, command)| (Some(origin), command))
 }
 
 /// A group's name, for people.

@@ -3,6 +3,8 @@
 //!
 //! Decides whom to ask. What may be believed of an answer is said in `remote` and `follow`.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use peer::Message;
 use peer::message::{
@@ -12,14 +14,18 @@ use raft::{ProposalId, ReadId, Role};
 use types::{Instant, NodeId, RaftIndex, VnodeId, limits};
 
 use super::follow::{self, News};
+use super::origin::Origin;
 use super::remote::{self, Key, Verdict};
 use super::serve::{Caller, ENTRIES_BYTES_MAX, PART_BYTES};
 use super::{CLUSTER, Fate, Meta};
 use crate::action::{Action, Actions};
 use crate::event::{AskId, CallId, PeerEvent};
+use crate::planted::Bug;
 
 /// A letter above this goes by itself, where it is in nobody's way.
 const LETTER_BYTES_MAX: usize = 64 * 1024;
+/// How often others are asked about replicas that hear no leader.
+const ASK_AROUND_EVERY: Duration = Duration::from_secs(3);
 
 impl Meta {
     /// Takes what is for the metadata of what happened between nodes.
@@ -39,6 +45,8 @@ impl Meta {
             PeerEvent::Asked { call, message } => self.asked_by((node, call), message, out),
             PeerEvent::Answered { ask, message } => self.answered(ask, Some(message)),
             PeerEvent::Unanswered { ask } => self.answered(ask, None),
+            // Who leads and who follows is told by connections.
+            PeerEvent::Seen { .. } => {}
         }
         self.settle(out);
     }
@@ -49,7 +57,7 @@ impl Meta {
         self.served.down(node);
         self.fresh.down(node);
         self.follows.down(node, self.now);
-        for (key, verdict) in self.remote.down(node) {
+        for (key, verdict) in self.remote.down(node, self.now) {
             self.judged(key, verdict);
         }
     }
@@ -88,6 +96,9 @@ impl Meta {
 
     fn read_for(&mut self, caller: Caller, vnode: VnodeId) -> Option<ReadIndexReply> {
         if !self.leads(vnode) {
+            if self.planted.has(Bug::HintReads) && self.leader(vnode).is_some() {
+                return Some(ReadIndexReply::Ready(self.applied_of(vnode)));
+            }
             return Some(ReadIndexReply::NotLeader { hint: self.leader(vnode) });
         }
         let Some(number) = self.served.read(caller) else { return Some(ReadIndexReply::Overloaded) };
@@ -149,7 +160,10 @@ impl Meta {
         {
             return Some((index, self.served.snapshot(group, index, self.now)?));
         }
-        let (index, state) = self.save_at(group)?;
+        let (last_command, state) = self.save_at(group)?;
+        // The entries after the last command carry none: whoever has this state has those too.
+        let own = self.host.group(group).filter(|_| !self.is_catching_up(group)).map(raft::Group::applied);
+        let index = own.map_or(last_command, |own| own.max(last_command));
         self.served.keep(group, index, state.clone(), self.now);
         Some((index, state))
     }
@@ -178,15 +192,23 @@ impl Meta {
     }
 
     fn propose_answered(&mut self, ask: AskId, reply: Option<&ProposeReply>) {
-        if let Some((key, verdict)) = self.remote.answered(ask, reply) {
+        let nothing_done = ProposeReply::NotLeader { hint: None };
+        let is_unknown = matches!(reply, None | Some(ProposeReply::Unknown));
+        let reply =
+            if is_unknown && self.planted.has(Bug::ResendUnknown) { Some(&nothing_done) } else { reply };
+        if let Some((key, verdict)) = self.remote.answered(ask, reply, self.now) {
             self.judged(key, verdict);
         }
     }
 
     fn follow_answered(&mut self, ask: AskId, reply: Option<FollowReply>) {
-        match self.follows.answered(ask, reply, self.now) {
+        let news = self.follows.answered(ask, reply, self.now);
+        // The node became a replica while the answer was on its way: what the answer brings, the replica is about to
+        // apply, and whoever waits for it would be told that it was there already.
+        match news.filter(|(group, _)| self.is_followed(*group)) {
             Some((group, News::Entries(first, entries))) => {
-                for (index, entry) in (first.0..).zip(entries) {
+                let gap = usize::from(entries.len() > 1 && self.planted.has(Bug::FollowPastGap));
+                for (index, entry) in (first.0..).zip(entries).skip(gap) {
                     self.apply_followed(group, RaftIndex(index), &entry);
                 }
             }
@@ -220,7 +242,7 @@ impl Meta {
 
     /// Asks whoever has to be asked. Called when everything else is silent.
     pub(super) fn ask_others(&mut self, out: &mut Actions) {
-        for key in self.remote.idle() {
+        for key in self.remote.idle(self.now) {
             self.send_proposal(key, out);
         }
         for group in self.follows.due(self.now) {
@@ -246,12 +268,21 @@ impl Meta {
             }
             return;
         }
-        let Some(to) = self.leader(key.0).filter(|leader| self.up.contains(leader)) else { return };
+        let known = self.leader(key.0).filter(|leader| self.up.contains(leader));
+        // Whoever does not lead says who does, and has done nothing.
+        let any = || self.remote.in_turn(key, &self.candidates(key.0));
+        let Some(to) = known.or_else(any) else { return };
         let ask = self.ask_id();
         if let Some(propose) = self.remote.ask(key, to, ask) {
             let (message, within) = (Message::Propose(propose), remote::ANSWER_WITHIN);
             out.push(Action::Ask { to, ask, message, within });
         }
+    }
+
+    /// Whose an entry is; with a bug, always this process's.
+    pub(super) fn plant_own(&self, origin: Option<Origin>) -> Option<Origin> {
+        let number = origin?.number;
+        if self.planted.has(Bug::HearForeign) { Some(self.asked.own(number)) } else { origin }
     }
 
     pub(super) fn ask_id(&mut self) -> AskId {
@@ -289,6 +320,15 @@ impl Meta {
         }
     }
 
+    /// Now and then, about replicas here that hear no leader: they may have left while nobody could tell them.
+    pub(super) fn ask_around(&mut self) {
+        if self.ask_around_at <= self.now {
+            self.ask_around_at = self.now.plus(ASK_AROUND_EVERY);
+            let others: Vec<NodeId> = self.up.iter().copied().collect();
+            self.host.ask_around(&others);
+        }
+    }
+
     /// A group is not here any more.
     pub(super) fn left(&mut self, group: VnodeId) {
         for caller in self.served.take_all(group) {
@@ -297,9 +337,11 @@ impl Meta {
         }
     }
 
-    /// When something of this is due next, beside ticks.
+    /// When something of this is due next, beside ticks. What is due already is the next tick's: a timer that was asked
+    /// for and has come would not be asked for again.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        [self.served.next_due(), self.follows.retry_at()].into_iter().flatten().min()
+        let due = [self.served.next_due(), self.follows.retry_at()].into_iter().flatten();
+        due.filter(|at| *at > self.now).min()
     }
 
     /// Which groups are followed: those of the cluster that this node is no replica of.
@@ -307,10 +349,14 @@ impl Meta {
         if self.up.is_empty() {
             return;
         }
-        let is_missing = |group: &VnodeId| self.host.group(*group).is_none() || self.is_catching_up(*group);
-        let wanted: Vec<VnodeId> =
-            std::iter::once(CLUSTER).chain(self.ring_vnodes()).filter(is_missing).collect();
+        let groups = std::iter::once(CLUSTER).chain(self.ring_vnodes());
+        let wanted: Vec<VnodeId> = groups.filter(|group| self.is_followed(*group)).collect();
         self.follows.set(wanted.into_iter());
+    }
+
+    /// Whether the tables of a group are not this node's own replica's.
+    pub(super) fn is_followed(&self, group: VnodeId) -> bool {
+        self.host.group(group).is_none() || self.is_catching_up(group)
     }
 }
 

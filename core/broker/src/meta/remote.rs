@@ -20,6 +20,8 @@ use crate::event::AskId;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long one leader may take to answer.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(8);
+/// Pause before somebody else is asked, when nobody knows who leads.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// A proposal: its group and its number.
 pub(super) type Key = (VnodeId, u64);
@@ -29,6 +31,10 @@ struct Held {
     entry: Bytes,
     until: Instant,
     stage: Stage,
+    /// Nobody is asked before.
+    retry_at: Instant,
+    /// How many were asked in vain.
+    turn: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +65,10 @@ pub(super) struct Remote {
 
 impl Remote {
     pub(super) fn hold(&mut self, key: Key, entry: Bytes, now: Instant) {
-        self.held.insert(key, Held { entry, until: now.plus(PATIENCE), stage: Stage::Idle });
+        self.held.insert(
+            key,
+            Held { entry, until: now.plus(PATIENCE), stage: Stage::Idle, retry_at: now, turn: 0 },
+        );
     }
 
     /// The entry was applied, or its fate is known otherwise.
@@ -67,9 +76,16 @@ impl Remote {
         self.held.remove(&key);
     }
 
-    /// Proposals nobody has.
-    pub(super) fn idle(&self) -> Vec<Key> {
-        self.held.iter().filter(|(_, held)| held.stage == Stage::Idle).map(|(key, _)| *key).collect()
+    /// Proposals nobody has, of which somebody may be asked now.
+    pub(super) fn idle(&self, now: Instant) -> Vec<Key> {
+        let is_idle = |held: &Held| held.stage == Stage::Idle && held.retry_at <= now;
+        self.held.iter().filter(|(_, held)| is_idle(held)).map(|(key, _)| *key).collect()
+    }
+
+    /// Whom to ask when nobody is known to lead: the candidates in turn.
+    pub(super) fn in_turn(&self, key: Key, candidates: &[NodeId]) -> Option<NodeId> {
+        let turn = self.held.get(&key)?.turn;
+        candidates.get(turn % candidates.len().max(1)).copied()
     }
 
     /// Gives up asking a leader: what is recorded here goes into the group's own log.
@@ -97,7 +113,12 @@ impl Remote {
     }
 
     /// The answer to an ask, `None` when there is none; with the proposal when its fate is known by that.
-    pub(super) fn answered(&mut self, ask: AskId, reply: Option<&ProposeReply>) -> Option<(Key, Verdict)> {
+    pub(super) fn answered(
+        &mut self,
+        ask: AskId,
+        reply: Option<&ProposeReply>,
+        now: Instant,
+    ) -> Option<(Key, Verdict)> {
         let key = self.asks.remove(&ask)?;
         let held = self.held.get_mut(&key)?;
         let Stage::Asked(asked) = held.stage else { return None };
@@ -107,8 +128,14 @@ impl Remote {
                 None
             }
             Some(ProposeReply::NotLeader { hint }) => {
+                let hint = hint.filter(|hint| *hint != asked);
                 held.stage = Stage::Idle;
-                self.set_hint(key.0, hint.filter(|hint| *hint != asked));
+                held.turn = held.turn.wrapping_add(1);
+                // Two that take each other for the leader are not asked back and forth without a pause either.
+                if hint.is_none() || held.turn % 3 == 0 {
+                    held.retry_at = now.plus(RETRY_AFTER);
+                }
+                self.set_hint(key.0, hint);
                 None
             }
             Some(ProposeReply::Refused(_)) => Some((key, Verdict::NotRecorded)),
@@ -117,12 +144,12 @@ impl Remote {
     }
 
     /// The connection to a node broke.
-    pub(super) fn down(&mut self, node: NodeId) -> Vec<(Key, Verdict)> {
+    pub(super) fn down(&mut self, node: NodeId, now: Instant) -> Vec<(Key, Verdict)> {
         self.hints.retain(|_, leader| *leader != node);
         let is_there = |key: &Key| self.held.get(key).is_some_and(|held| held.stage == Stage::Asked(node));
         let lost: Vec<AskId> =
             self.asks.iter().filter(|(_, key)| is_there(key)).map(|(ask, _)| *ask).collect();
-        lost.into_iter().filter_map(|ask| self.answered(ask, None)).collect()
+        lost.into_iter().filter_map(|ask| self.answered(ask, None, now)).collect()
     }
 
     /// Proposals whose time is over.
@@ -152,9 +179,9 @@ mod tests {
     fn asked() -> Remote {
         let mut remote = Remote::default();
         remote.hold(KEY, Bytes::from_static(b"x"), Instant(0));
-        assert_eq!(remote.idle(), [KEY]);
+        assert_eq!(remote.idle(Instant(0)), [KEY]);
         assert_eq!(remote.ask(KEY, LEADER, AskId(1)).unwrap().command, "x");
-        assert!(remote.idle().is_empty() && remote.ask(KEY, LEADER, AskId(2)).is_none());
+        assert!(remote.idle(Instant(0)).is_empty() && remote.ask(KEY, LEADER, AskId(2)).is_none());
         remote
     }
 
@@ -162,14 +189,35 @@ mod tests {
     fn only_a_leader_that_did_nothing_makes_room_for_another() {
         let mut remote = asked();
         let other = NodeId(4);
-        assert_eq!(remote.answered(AskId(1), Some(&ProposeReply::NotLeader { hint: Some(other) })), None);
-        assert_eq!((remote.idle(), remote.hint(KEY.0)), (vec![KEY], Some(other)));
+        assert_eq!(
+            remote.answered(AskId(1), Some(&ProposeReply::NotLeader { hint: Some(other) }), Instant(0)),
+            None
+        );
+        assert_eq!((remote.idle(Instant(0)), remote.hint(KEY.0)), (vec![KEY], Some(other)));
         let refused = ProposeReply::Refused(ProposeRefusal::Overloaded);
-        assert_eq!(asked().answered(AskId(1), Some(&refused)), Some((KEY, Verdict::NotRecorded)));
-        assert_eq!(asked().answered(AskId(1), Some(&ProposeReply::Unknown)), Some((KEY, Verdict::Unknown)));
-        assert_eq!(asked().answered(AskId(1), None), Some((KEY, Verdict::Unknown)));
-        assert_eq!(asked().down(LEADER), [(KEY, Verdict::Unknown)]);
-        assert_eq!(asked().down(other), []);
+        assert_eq!(asked().answered(AskId(1), Some(&refused), Instant(0)), Some((KEY, Verdict::NotRecorded)));
+        assert_eq!(
+            asked().answered(AskId(1), Some(&ProposeReply::Unknown), Instant(0)),
+            Some((KEY, Verdict::Unknown))
+        );
+        assert_eq!(asked().answered(AskId(1), None, Instant(0)), Some((KEY, Verdict::Unknown)));
+        assert_eq!(asked().down(LEADER, Instant(0)), [(KEY, Verdict::Unknown)]);
+        assert_eq!(asked().down(other, Instant(0)), []);
+    }
+
+    #[test]
+    fn while_nobody_is_known_to_lead_candidates_are_asked_in_turn_and_with_pauses() {
+        let mut remote = asked();
+        let candidates = [LEADER, NodeId(4)];
+        assert_eq!(remote.in_turn(KEY, &candidates), Some(LEADER));
+        assert_eq!(
+            remote.answered(AskId(1), Some(&ProposeReply::NotLeader { hint: None }), Instant(0)),
+            None
+        );
+        assert!(remote.idle(Instant(0)).is_empty());
+        assert_eq!(remote.idle(Instant(0).plus(RETRY_AFTER)), [KEY]);
+        assert_eq!(remote.in_turn(KEY, &candidates), Some(NodeId(4)));
+        assert_eq!(remote.in_turn(KEY, &[]), None);
     }
 
     #[test]
@@ -181,9 +229,9 @@ mod tests {
         let mut remote = asked();
         assert_eq!(remote.overdue(late), [(KEY, Verdict::Unknown)]);
         let applied = ProposeReply::Applied { index: RaftIndex(1), reply: Bytes::new() };
-        assert_eq!(remote.answered(AskId(1), Some(&applied)), None);
+        assert_eq!(remote.answered(AskId(1), Some(&applied), Instant(0)), None);
         // It is in the log: that the connection breaks changes nothing.
-        assert_eq!(remote.down(LEADER), []);
+        assert_eq!(remote.down(LEADER, Instant(0)), []);
         remote.release(KEY);
         assert!(remote.is_empty());
     }

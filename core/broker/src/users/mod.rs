@@ -116,6 +116,7 @@ impl Node {
                 Then::LoggedIn { id, session } => self.logged_in(id, session, result),
                 // It is tried again when somebody looks the next time.
                 Then::Forget => {}
+                Then::ChangeNode(changing) => self.node_changed(*changing, result),
                 Then::Control(step) => self.control_decided(step, result),
             },
         }
@@ -248,7 +249,7 @@ fn user_reason(error: Error) -> Reason {
     }
 }
 
-fn right_reason(error: Error) -> Reason {
+pub(crate) fn right_reason(error: Error) -> Reason {
     match error {
         Error::Refused(refusal) => reason(refusal),
         Error::Lost(Fate::NotRecorded) => Reason::Unavailable,
@@ -270,17 +271,17 @@ pub(crate) fn reason(refusal: Refusal) -> Reason {
         Refusal::InvalidPolicy => Reason::InvalidPolicy,
         Refusal::NoSuchPolicy => Reason::NoSuchPolicy,
         Refusal::InvalidCommand | Refusal::AlreadyApplied | Refusal::InvalidAddress => Reason::InternalError,
+        Refusal::NodeRemoved | Refusal::NoSuchNode => Reason::NoSuchNode,
+        Refusal::LastNode => Reason::LastNode,
+        Refusal::NotDrained => Reason::NodeNotDrained,
+        // The list of nodes changes again and again.
+        Refusal::StaleRevision => Reason::Unavailable,
         // Of commands that no client sends.
         Refusal::InvalidNode
         | Refusal::NodeExists
         | Refusal::NodeNameTaken
-        | Refusal::NodeRemoved
-        | Refusal::NoSuchNode
         | Refusal::TooManyNodes
-        | Refusal::StaleRevision
         | Refusal::StaleIncarnation
-        | Refusal::LastNode
-        | Refusal::NotDrained
         | Refusal::AlreadySeeded
         | Refusal::NoTopology
         | Refusal::StaleRing

@@ -10,6 +10,7 @@ use raft::{Members, Message, ReplicaId, Role};
 use types::{NodeId, VnodeId};
 
 use super::{Host, Slot, Stage};
+use crate::action::Action;
 use crate::letter::Letter;
 
 /// A replica that left is told so every so many ticks.
@@ -54,6 +55,8 @@ impl Host {
     /// `false` then.
     pub fn receive(&mut self, from: NodeId, group: VnodeId, letter: Bytes) -> bool {
         match Letter::decode(letter) {
+            // Which replicas there are is not known yet: a letter to one of them looks like one to a new one.
+            Ok(_) if !self.is_listed => true,
             Ok(Letter::Message(message)) if message.from.node == from => {
                 self.receive_message(group, message);
                 true
@@ -66,6 +69,10 @@ impl Host {
                 if self.group(group).is_some_and(|group| group.may_forget(replica)) {
                     self.post(from, group, &Letter::Forget(replica));
                 }
+                true
+            }
+            Ok(Letter::Lost(replica)) => {
+                self.member_lost(from, group, replica);
                 true
             }
             Ok(Letter::Message(_)) | Err(_) => false,
@@ -99,12 +106,26 @@ impl Host {
         if message.to < slot.replica {
             return;
         }
-        let Stage::Running(running) = &slot.stage else { return };
         let from = message.from;
+        let running = match &slot.stage {
+            Stage::Running(running) => running,
+            Stage::Lost => return self.post(from.node, group, &Letter::Lost(message.to)),
+            Stage::Preparing | Stage::Found(_) => return,
+        };
         if running.may_forget(from.replica) {
             self.post(from.node, group, &Letter::Forget(from.replica));
         }
         self.step(group, raft::Event::Receive(message));
+    }
+
+    /// A member says so itself; only a leader can do something about it.
+    fn member_lost(&mut self, node: NodeId, group: VnodeId, replica: ReplicaId) {
+        let Some(running) = self.group(group).filter(|running| running.role() == Role::Leader) else {
+            return;
+        };
+        if running.members().iter().any(|(member, _)| (member.replica, member.node) == (replica, node)) {
+            self.tell(Action::MemberLost { group, node });
+        }
     }
 
     /// The connection to a node broke: what was last sent there may be lost.

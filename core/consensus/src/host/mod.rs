@@ -88,6 +88,8 @@ pub struct Host {
     log_actions: Vec<raft_log::Action>,
     waiting: VecDeque<Waiting>,
     outbox: BTreeMap<NodeId, Vec<(VnodeId, Bytes)>>,
+    /// The list of groups was read.
+    is_listed: bool,
     /// The log takes no more writes.
     has_failed: bool,
 }
@@ -147,6 +149,7 @@ impl Host {
             log_actions: Vec::new(),
             waiting: VecDeque::new(),
             outbox: BTreeMap::new(),
+            is_listed: false,
             has_failed: false,
         }
     }
@@ -221,6 +224,18 @@ impl Host {
     #[must_use]
     pub fn has(&self, group: VnodeId) -> bool {
         self.slots.contains_key(&group)
+    }
+
+    /// Whether this node is and was a replica of no group. Known once the log was read.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.registry.parts().next().is_none()
+    }
+
+    /// Whether this node began the group, without any other.
+    #[must_use]
+    pub fn founded_alone(&self, group: VnodeId) -> bool {
+        self.founders(group) == [self.config.node]
     }
 
     /// Which replica of the group this node is, or is about to be or not to be; also of one that is lost.

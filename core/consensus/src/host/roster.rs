@@ -226,6 +226,7 @@ impl Host {
         // The list says what should be here.
         self.log.every_group_is_listed(&mut self.log_actions);
         self.settle_log();
+        self.is_listed = true;
         self.tell(Action::Listed);
     }
 

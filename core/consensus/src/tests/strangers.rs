@@ -6,7 +6,7 @@ use raft::{Body, Member, Message, ReplicaId};
 use types::{RaftIndex, Term, VnodeId};
 
 use super::world::{GROUP, World, node};
-use crate::Letter;
+use crate::{Action, Config, Host, Letter};
 
 fn heartbeat(from: u128, to: u64) -> Letter {
     let from = Member { replica: ReplicaId(77), node: node(from) };
@@ -58,6 +58,17 @@ proptest! {
         world.settle();
         prop_assert_eq!(facts(&world), before);
     }
+}
+
+#[test]
+fn letters_that_come_before_the_log_was_read_change_nothing() {
+    let mut host = Host::new(Config::new(node(1), 1));
+    host.start();
+    // A leader wants to be heard by a replica that is here, as the log is about to say.
+    assert!(host.receive(node(2), GROUP, heartbeat(2, 1).encode()));
+    assert!(host.replica(GROUP).is_none() && !host.has(GROUP));
+    let told: Vec<Action> = std::iter::from_fn(|| host.next_action()).collect();
+    assert!(told.iter().all(|told| matches!(told, Action::Disk(_))), "{told:?}");
 }
 
 #[test]

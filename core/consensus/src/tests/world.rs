@@ -148,6 +148,9 @@ impl World {
             Action::MembersChanged { .. } | Action::Notice(_) => {}
             Action::Listed => node.told.push("listed".to_owned()),
             Action::Left { group } => node.told.push(format!("left {group}")),
+            Action::MemberLost { group, node: lost } => {
+                node.told.push(format!("member lost {group} {}", lost.0))
+            }
             Action::Lost { group, replica } => node.told.push(format!("lost {group} {}", replica.0)),
             Action::RoleChanged { role, .. } => node.told.push(format!("{role:?}")),
             Action::Refused { id, .. } => node.told.push(format!("refused {}", id.0)),

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use types::{Incarnation, NodeId, limits};
 
 use super::text::text;
-use super::{Cluster, FlagName, Refusal, Reply, policy};
+use super::{Cluster, Command, FlagName, Refusal, Reply, policy};
 
 text! {
     /// A node's name: 1 to 255 of `A-Z a-z 0-9 . _ - @ :`.
@@ -258,6 +258,13 @@ impl Cluster {
         self.nodes.removed.insert(id);
         self.lease.forget(id);
         Ok(self.nodes.changed())
+    }
+
+    /// What a change of how far a node belongs would be refused with now: it is run over a copy of what it looks at.
+    pub fn check_node_change(&self, change: Command) -> Result<(), Refusal> {
+        let (nodes, topology, lease) = (self.nodes.clone(), self.topology.clone(), self.lease);
+        let mut copy = Self { nodes, topology, lease, ..Self::new(self.version) };
+        copy.run(change).map(drop)
     }
 
     fn turn(&mut self, id: NodeId, state: NodeState) -> Reply {

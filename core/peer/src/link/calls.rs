@@ -12,7 +12,7 @@ use crate::stream::StreamId;
 
 /// One call of one connection, in one direction. Numbers wrap after four thousand million calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(pub(super) u32);
+pub struct CallId(pub u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Made {

@@ -8,13 +8,16 @@
 //! and whom to answer even when the payload turns out to be garbage. Does not judge values: a null topic or
 //! an impossible name decodes, and is then simply a topic that does not exist.
 
+mod cluster;
 mod consume;
 mod produce;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use types::codec::{Error, Reader, Writer};
-use types::limits;
+use types::{NodeId, limits};
 
+pub use cluster::NodeChange;
+pub(crate) use cluster::{node, opt_node, put_opt_node};
 pub use consume::{Commit, Fetch, StreamAck, Subscribe};
 pub use produce::{Produce, ProduceBatch, checksum};
 
@@ -224,6 +227,36 @@ pub enum Request {
         /// Users wanted; as sent, see [`list_max_effective`].
         max: u32,
     },
+    /// How the cluster is, and its nodes in the order of their ids.
+    ClusterStatus {
+        /// Only nodes after it; null for all.
+        after: Option<NodeId>,
+        /// Nodes wanted; as sent, see [`list_max_effective`].
+        max: u32,
+    },
+    /// Changes how far a node belongs to the cluster.
+    ChangeNode {
+        /// Which node.
+        node: NodeId,
+        /// What becomes of it.
+        change: NodeChange,
+        /// Only say what would come of it.
+        dry_run: bool,
+    },
+    /// Lists the vnodes of the ring in the order of their tokens.
+    DescribeRing {
+        /// First token wanted, inclusive: 0, then one more than the last that came.
+        from_token: u32,
+        /// Vnodes wanted; as sent, see [`list_max_effective`].
+        max: u32,
+    },
+    /// Gives the ring another number of vnodes.
+    Reshard {
+        /// How many.
+        to: u32,
+        /// Only say what it takes.
+        dry_run: bool,
+    },
 }
 
 /// A right of a user on the topics a pattern names.
@@ -290,6 +323,10 @@ impl Request {
             Self::DescribeGroup { .. } => ApiKey::DescribeGroup,
             Self::UnlockUser { .. } => ApiKey::UnlockUser,
             Self::ListUsersPage { .. } => ApiKey::ListUsersPage,
+            Self::ClusterStatus { .. } => ApiKey::ClusterStatus,
+            Self::ChangeNode { .. } => ApiKey::ChangeNode,
+            Self::DescribeRing { .. } => ApiKey::DescribeRing,
+            Self::Reshard { .. } => ApiKey::Reshard,
         }
     }
 
@@ -345,6 +382,12 @@ impl Request {
             ApiKey::DescribeGroup => Self::DescribeGroup { topic: r.opt_blob()?, group: r.opt_blob()? },
             ApiKey::UnlockUser => Self::UnlockUser { username: r.opt_blob()?, address: r.opt_blob()? },
             ApiKey::ListUsersPage => Self::ListUsersPage { after: r.opt_blob()?, max: r.u32()? },
+            ApiKey::ClusterStatus => Self::ClusterStatus { after: opt_node(r)?, max: r.u32()? },
+            ApiKey::ChangeNode => {
+                Self::ChangeNode { node: node(r)?, change: NodeChange::decode(r)?, dry_run: r.bool()? }
+            }
+            ApiKey::DescribeRing => Self::DescribeRing { from_token: r.u32()?, max: r.u32()? },
+            ApiKey::Reshard => Self::Reshard { to: r.u32()?, dry_run: r.bool()? },
         };
         reader.finish()?;
         Ok(request)
@@ -418,6 +461,23 @@ impl Request {
             Self::ListUsersPage { after, max } => {
                 put_strings(out, [after]);
                 out.put_u32(*max);
+            }
+            Self::ClusterStatus { after, max } => {
+                put_opt_node(out, *after);
+                out.put_u32(*max);
+            }
+            Self::ChangeNode { node, change, dry_run } => {
+                out.put_u128(node.0);
+                out.put_u8(change.number());
+                out.put_bool(*dry_run);
+            }
+            Self::DescribeRing { from_token, max } => {
+                out.put_u32(*from_token);
+                out.put_u32(*max);
+            }
+            Self::Reshard { to, dry_run } => {
+                out.put_u32(*to);
+                out.put_bool(*dry_run);
             }
         }
     }

@@ -8,6 +8,7 @@
 //! A push on an open stream is the answer of a fetch, under the correlation id of the subscription.
 
 mod batches;
+mod cluster;
 mod groups;
 mod hello;
 mod page;
@@ -18,6 +19,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use types::codec::{Error, Reader, Writer};
 
 pub use batches::{Batch, BatchPage};
+pub use cluster::{
+    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeState, Resharding, RingPage, RingStep,
+    VnodeInfo,
+};
 pub use groups::{GroupInfo, GroupNames, MemberInfo};
 pub use hello::Hello;
 pub use page::Page;
@@ -87,6 +92,14 @@ pub enum Payload {
     Unlocked(u32),
     /// Some users, with their roles.
     UserPage(UserPage),
+    /// How the cluster is, and some of its nodes.
+    ClusterStatus(ClusterStatus),
+    /// What changing a node came to, or would come to.
+    NodeChanged(NodeChanged),
+    /// Some vnodes of the ring.
+    Ring(RingPage),
+    /// What another number of vnodes takes.
+    Resharding(Resharding),
 }
 
 /// A response whose payload has not been read yet: what it holds depends on what was asked.
@@ -170,6 +183,10 @@ fn decode_payload(api_key: ApiKey, payload: Bytes) -> Result<Payload, Error> {
         ApiKey::DescribeGroup => Payload::Group(GroupInfo::decode(r)?),
         ApiKey::UnlockUser => Payload::Unlocked(r.u32()?),
         ApiKey::ListUsersPage => Payload::UserPage(UserPage::decode(r)?),
+        ApiKey::ClusterStatus => Payload::ClusterStatus(ClusterStatus::decode(r)?),
+        ApiKey::ChangeNode => Payload::NodeChanged(NodeChanged::decode(r)?),
+        ApiKey::DescribeRing => Payload::Ring(RingPage::decode(r)?),
+        ApiKey::Reshard => Payload::Resharding(Resharding::decode(r)?),
         ApiKey::StreamAck => return Err(Error::Invalid("a success of an operation that has none")),
         ApiKey::CreateTopic
         | ApiKey::Commit
@@ -211,6 +228,10 @@ fn encode_payload(payload: &Payload, fields: &mut BytesMut) {
         Payload::Token(bytes) | Payload::Cursor(bytes) => fields.put_opt_blob(Some(bytes)),
         Payload::Stored(count) | Payload::Unlocked(count) => fields.put_u32(*count),
         Payload::UserPage(page) => page.encode(fields),
+        Payload::ClusterStatus(status) => status.encode(fields),
+        Payload::NodeChanged(changed) => changed.encode(fields),
+        Payload::Ring(page) => page.encode(fields),
+        Payload::Resharding(resharding) => resharding.encode(fields),
         Payload::Users(users) => users::encode(users, fields),
         Payload::UsersV2(users) => users::encode_v2(users, fields),
         Payload::Grants(grants) => users::encode_grants(grants, fields),

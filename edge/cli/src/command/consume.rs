@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
     }
 
     async fn read(&mut self, output: &mut Output<impl io::Write>) -> anyhow::Result<End> {
-        let mut wait_ms = 0;
+        let (mut wait_ms, mut waited) = (0, false);
         if let Some(at_ms) = self.args.start_ms() {
             let sought = self.client.seek_time(&self.args.topic, at_ms).await;
             self.cursor = Some(sought.map_err(|error| self.args.connect.explain(error))?);
@@ -148,6 +148,9 @@ impl<'a> Reader<'a> {
             if page.count == 0 {
                 output.flush()?;
                 self.commit().await?;
+                if !moved && !std::mem::replace(&mut waited, true) && output.written() == 0 {
+                    self.args.connect.note_missing(&self.client, &self.args.topic).await;
+                }
                 if !moved && !self.args.follow {
                     return Ok(End::Done);
                 }

@@ -1,6 +1,7 @@
 //! One file for each command.
 
 mod acl;
+mod cluster;
 mod completions;
 #[cfg(feature = "server")]
 mod config;
@@ -10,6 +11,8 @@ mod loadtest;
 mod output;
 mod produce;
 mod range;
+mod reshard;
+mod ring;
 #[cfg(feature = "server")]
 mod server;
 mod subscribe;
@@ -47,6 +50,13 @@ pub(crate) enum Command {
     /// Manage what users may do with which topics
     #[command(subcommand)]
     Acl(acl::Command),
+    /// Look at the cluster, and let nodes come and go
+    #[command(subcommand)]
+    Cluster(cluster::Command),
+    /// Look at the shards of the metadata and who has them
+    Ring(ring::Args),
+    /// Give the metadata another number of shards
+    Reshard(reshard::Args),
     /// Put load on a broker, and check that what it acknowledged is there
     Loadtest(Box<loadtest::Args>),
     /// Check and show a broker's settings
@@ -71,6 +81,9 @@ impl Command {
             Self::Group(command) => client_command(group::run(command)),
             Self::User(command) => client_command(user::run(command)),
             Self::Acl(command) => client_command(acl::run(command)),
+            Self::Cluster(command) => client_command(cluster::run(command)),
+            Self::Ring(args) => client_command(ring::run(args)),
+            Self::Reshard(args) => client_command(reshard::run(args)),
             Self::Loadtest(args) => client_command(loadtest::run(*args)),
             #[cfg(feature = "server")]
             Self::Config(command) => finish(config::run(command)),

@@ -46,6 +46,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.connect.open(connect::CONSUMER).await?;
+    args.connect.note_missing(&client, &args.topic).await;
     let interrupt = Interrupt::listen();
     let heartbeat = Duration::from_millis(if args.heartbeat == 0 { 10_000 } else { args.heartbeat });
     let builder = client.subscription(&args.topic, args.group.as_bytes());

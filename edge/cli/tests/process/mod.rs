@@ -89,7 +89,8 @@ impl Place {
         broker
     }
 
-    fn spawn(&self) -> Broker {
+    /// Starts a broker and waits for nothing.
+    pub(crate) fn spawn(&self) -> Broker {
         let log = self.dir.path().join(format!("output-{}", std::process::id()));
         let file = std::fs::File::options().create(true).append(true).open(&log).unwrap();
         let child = self.command().stdout(Stdio::null()).stderr(file).spawn().unwrap();

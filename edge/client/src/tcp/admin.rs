@@ -14,7 +14,7 @@ use super::client::{mismatch, string};
 use crate::Error;
 
 /// Items asked for at a time when a whole list is wanted.
-const PAGE: u32 = 1000;
+pub(super) const PAGE: u32 = 1000;
 
 impl Client {
     /// Makes a topic of `2^keyspace_bits` key positions; 0 takes the broker's default.
@@ -233,6 +233,6 @@ fn goes_on(more: bool, after: Option<Bytes>, last: Option<Bytes>) -> Result<bool
     if more && last <= after { Err(stuck()) } else { Ok(more) }
 }
 
-fn stuck() -> Error {
+pub(super) fn stuck() -> Error {
     Error::Protocol("a list that does not go on".to_owned())
 }

@@ -5,6 +5,7 @@
 //! every later request that names the ended session, because requests sent one after another must not
 //! overtake a lost one on a new connection. A connection that was idle is replaced without anybody noticing.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -37,7 +38,9 @@ impl Ticket {
 
     fn settle(self, result: Result<Response, Error>) {
         // Nobody waits any more when the caller timed out or was dropped.
-        let _ = self.0.map(|sender| sender.send(result));
+        if let Some(sender) = self.0 {
+            let _ = sender.send(result);
+        }
     }
 }
 
@@ -140,6 +143,8 @@ impl Task {
     async fn serve(&mut self, socket: &mut Socket) -> Result<(), Error> {
         let mut used = Instant::now();
         let mut wanted = true;
+        // Kept over all turns: to ask for it anew each time costs a lock.
+        let mut idle = pin!(sleep_until(used + IDLE));
         loop {
             let in_flight = socket.link.in_flight();
             if !wanted && in_flight == 0 {
@@ -161,7 +166,13 @@ impl Task {
                     }
                     moved?;
                 },
-                () = sleep_until(used + IDLE), if in_flight == 0 => return Err(Error::Closed),
+                () = &mut idle, if in_flight == 0 => {
+                    // It was set when it was used less lately.
+                    if used + IDLE <= Instant::now() {
+                        return Err(Error::Closed);
+                    }
+                    idle.as_mut().reset(used + IDLE);
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod client;
+mod cluster;
 mod connection;
 mod consumer;
 mod outbox;

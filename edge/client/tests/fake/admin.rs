@@ -202,7 +202,7 @@ fn known(topic: Str, state: &State) -> Result<Bytes, Reason> {
     topic.filter(|topic| state.topics.contains_key(topic)).ok_or(Reason::NoSuchTopic)
 }
 
-fn cut<T>(items: &mut Vec<T>, max: u32) -> bool {
+pub(super) fn cut<T>(items: &mut Vec<T>, max: u32) -> bool {
     let max = list_max_effective(max) as usize;
     let more = items.len() > max;
     items.truncate(max);

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, clippy::wildcard_enum_match_arm, missing_docs)]
 
 mod admin;
+mod cluster;
 mod stream;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use wire::response::{Batch, Hello};
 use wire::{ApiKey, BatchPage, Gather, Page, Payload, Reason, Request, Response, Str, frame};
 
 use admin::Admin;
+use cluster::Cluster;
 
 /// What to do with one request.
 pub enum Verdict {
@@ -60,6 +62,8 @@ pub struct State {
     pub heartbeats: Vec<Str>,
     /// Ranges, users and rights.
     pub admin: Admin,
+    /// Nodes and the ring.
+    pub cluster: Cluster,
 }
 
 /// A running fake; it ends with the test process.
@@ -286,6 +290,10 @@ fn handle(request: Request, state: &mut State) -> Response {
         | Request::Hello { .. }
         | Request::Subscribe(_)
         | Request::StreamAck(_) => Response::Error(Reason::UnknownApiKey),
+        Request::ClusterStatus { .. }
+        | Request::ChangeNode { .. }
+        | Request::DescribeRing { .. }
+        | Request::Reshard { .. } => cluster::handle(request, &mut state.cluster),
         administrative => admin::handle(administrative, state),
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use broker::Sweep;
 
 use super::{Config, Connections, Environment, Identity, Lockout, LogFormat, Ports, Storage, Values};
-use super::{peer, tls};
+use super::{cluster, peer, tls};
 use crate::http::HeadLimits;
 use crate::identity::{self, Rate};
 
@@ -24,12 +24,14 @@ const ATTEMPTS_IN_DEVELOPMENT: u32 = 1000;
 pub(super) fn config(values: &mut Values, environment: Environment) -> Config {
     refuse_unsupported(values);
     refuse_contradictions(values);
+    let (ports, peer) = (ports(values), peer::peer(values, environment));
     Config {
         log_format: if values.text("LOG_FORMAT") == Some("json") { LogFormat::Json } else { LogFormat::Text },
-        ports: ports(values),
+        cluster: cluster::cluster(values, &peer, ports.tcp),
+        ports,
         connections: connections(values),
         tls: tls::tls(values, environment),
-        peer: peer::peer(values, environment),
+        peer,
         storage: storage(values, environment),
         identity: identity(values, environment),
         shutdown_grace: values.millis("SHUTDOWN_GRACE_MS"),
@@ -45,9 +47,6 @@ fn refuse_unsupported(values: &mut Values) {
         if values.flag(name) {
             values.refuse(name, problem);
         }
-    }
-    if values.list("LOG_NODES").len() > 1 {
-        values.refuse("LOG_NODES", "names several nodes: this build runs one, not a cluster");
     }
 }
 
@@ -262,7 +261,7 @@ mod tests {
     #[test]
     fn every_problem_is_found_and_no_secret_is_shown() {
         let problems =
-            load(&[("TCP_PORT", "x"), ("LOG_NODES", "a@h,b@h"), ("DEFAULT_USERS", "alice:s3cret")]);
+            load(&[("TCP_PORT", "x"), ("LOG_NODES", "a@h,a@h"), ("DEFAULT_USERS", "alice:s3cret")]);
         let lines: Vec<String> = problems.unwrap_err().iter().map(ToString::to_string).collect();
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert!(lines.iter().all(|line| !line.contains("s3cret")), "{lines:?}");
@@ -277,7 +276,6 @@ mod tests {
         assert!(warnings[0].contains("MALACHI_GROUP_COMMIT, MALACHI_RETENTION_MAX_BYTES"), "{warnings:?}");
         assert!(refused(&[("OIDC_AUTH", "true")]).contains("token"));
         assert!(refused(&[("MTLS_AUTH", "true")]).contains("certificate"));
-        assert!(refused(&[("LOG_NODES", "a@h1,b@h2")]).contains("several nodes"));
     }
 
     #[test]

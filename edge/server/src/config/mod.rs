@@ -8,6 +8,7 @@
 //! weaken security or durability.
 
 mod assemble;
+pub(crate) mod cluster;
 #[cfg(test)]
 mod docs;
 mod list;
@@ -66,9 +67,10 @@ pub(crate) struct Config {
     pub(crate) connections: Connections,
     /// `None` serves clients in plaintext.
     pub(crate) tls: Option<crate::tls::Settings>,
-    /// How this node meets the others. Nobody does yet: this build runs one node.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the peer port opens with the first cluster"))]
+    /// How this node meets the others.
     pub(crate) peer: peer::Peer,
+    /// Who it is among them, and whom it looks for.
+    pub(crate) cluster: cluster::Cluster,
     pub(crate) storage: Storage,
     pub(crate) identity: Identity,
     /// Time for work in flight after the listener stops.

@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use peer::Secret;
 use types::limits;
 
-use super::{Environment, Values};
+use super::{Environment, Values, cluster};
 use crate::peer::{Tls, TlsFiles};
 
 /// The peer port and its protection.
 #[derive(Clone, Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the peer port opens with the first cluster"))]
 pub(crate) struct Peer {
     pub(crate) port: u16,
     /// Where others reach it, as `host:port`, when the operator says so.
@@ -36,9 +35,7 @@ pub(super) fn peer(values: &mut Values, environment: Environment) -> Peer {
         }
     }
     let peer = Peer { port, address: address(values, port), secret: secret(values), tls: tls(values) };
-    let is_cluster = values.list("LOG_NODES").len() > 1
-        || values.text("CLUSTER_STRATEGY").is_some_and(|name| !name.is_empty());
-    if is_cluster && peer.secret.is_none() && peer.tls.is_none() {
+    if cluster::meets(values) && peer.secret.is_none() && peer.tls.is_none() {
         let problem = "is not set, and nodes do not prove themselves by certificates (MALACHI_DIST_TLS) either: \
                        whoever reaches the peer port would be believed";
         if environment == Environment::Production {

@@ -25,7 +25,7 @@ pub(crate) use observed::{Observed, Seen};
 /// Content type of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// One more than the largest number of an operation.
-const OPERATIONS: usize = 53;
+const OPERATIONS: usize = 57;
 
 /// Everything that is counted where it happens.
 #[derive(Debug)]
@@ -282,6 +282,10 @@ impl Metrics {
             | Reply::UserPage(..)
             | Reply::Unlocked(_)
             | Reply::Rights(_)
+            | Reply::ClusterStatus(_)
+            | Reply::NodeChanged(_)
+            | Reply::Ring(_)
+            | Reply::Resharding(_)
             | Reply::Failed(_) => {}
         }
     }

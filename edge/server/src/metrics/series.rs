@@ -10,7 +10,7 @@ type Series = (&'static str, &'static str, OfCore);
 
 /// Every one of them, registered.
 pub(super) fn core_series(make: &Maker<'_>) -> Vec<(IntGauge, OfCore)> {
-    let all = CORE.iter().chain(STORE).chain(RAFT_LOG);
+    let all = CORE.iter().chain(CLUSTER).chain(STORE).chain(RAFT_LOG);
     all.map(|(name, help, value)| (make.gauge(name, help), *value)).collect()
 }
 
@@ -29,6 +29,17 @@ const CORE: &[Series] = &[
     ("malachi_streams", "Open push streams", |o| count(o.gauges.streams)),
     ("malachi_groups", "Groups with members", |o| count(o.gauges.groups.0)),
     ("malachi_members", "Members of groups", |o| count(o.gauges.groups.1)),
+];
+
+#[rustfmt::skip]
+const CLUSTER: &[Series] = &[
+    ("malachi_nodes", "Nodes the cluster lists", |o| count(o.gauges.cluster.nodes)),
+    ("malachi_peers_up", "Other nodes this one is connected to", |o| count(o.gauges.cluster.peers_up)),
+    ("malachi_raft_groups", "Raft groups this node has a replica of", |o| count(o.gauges.cluster.groups)),
+    ("malachi_raft_groups_led", "Those it leads", |o| count(o.gauges.cluster.led)),
+    ("malachi_raft_groups_leaderless", "Those whose leader it does not know", |o| count(o.gauges.cluster.leaderless)),
+    ("malachi_raft_applied_lag", "Entries committed and not applied here, of all groups", |o| o.gauges.cluster.applied_lag),
+    ("malachi_raft_learners", "Members without a vote in the groups this node leads", |o| count(o.gauges.cluster.learners)),
 ];
 
 #[rustfmt::skip]

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 use types::NodeId;
 
-use super::table::Entry;
+use super::table::{Entry, Heard};
 use super::{Caller, Cause, Command, Ending, Failure, PeerEvent, Shared, stopped};
 use crate::tcp::gate::Entered;
 
@@ -78,6 +78,7 @@ struct Connection {
     calls: BTreeMap<u64, CallId>,
     /// Dropped once the peer is proved.
     unproved: Option<Entered>,
+    heard: Heard,
 }
 
 /// Drives a link until it ends. `dialled_by` is this node when it dialled, `None` when it was dialled.
@@ -103,6 +104,7 @@ pub(super) async fn run(
         tokens: BTreeMap::new(),
         calls: BTreeMap::new(),
         unproved,
+        heard: Heard::default(),
         shared,
     };
     let cause = connection.drive(&mut channel, &mut stop).await;
@@ -148,7 +150,10 @@ impl Connection {
                 }
                 read = reader.read_buf(incoming) => match read {
                     Ok(0) => Err(Cause::Channel("the peer closed the connection".to_owned())),
-                    Ok(_) => Ok(()),
+                    Ok(_) => {
+                        self.heard.set(self.shared.clock.now());
+                        Ok(())
+                    }
                     Err(error) => Err(error.into()),
                 },
                 // TLS keeps what it could not send until it is flushed.
@@ -222,14 +227,16 @@ impl Connection {
         let entry = Entry {
             connection: self.number,
             incarnation: peer.claim.incarnation,
+            address: peer.claim.address.clone(),
             dialled_by: self.dialled_by.unwrap_or(node),
             commands: self.commands.0.clone(),
             end: self.end.0.clone(),
             told: self.told.1.clone(),
+            heard: self.heard.clone(),
         };
         self.unproved = None;
         self.node = Some(node);
-        match self.shared.table.enter(node, entry) {
+        match self.shared.table.enter(node, entry, self.shared.clock.now()) {
             Ok(replaced) => {
                 self.counts = true;
                 self.before = replaced.map(|entry| entry.told);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use peer::{Error, Link};
+use peer::{Error, Link, Refusal};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -88,7 +88,8 @@ async fn keep_dialled(
                 let (shared, stop, own) = (Arc::clone(&shared), stop.clone(), shared.claim().node);
                 let ended = connection::run(link, channel, Some(own), None, shared, stop).await;
                 known = target.node.or(ended.node).or(known);
-                (ended.counted, ended.cause)
+                // The other side may prove itself before it refuses.
+                (ended.counted && !is_refused(&ended.cause), ended.cause)
             }
         };
         let pause = if counted {
@@ -110,10 +111,29 @@ async fn keep_dialled(
 /// One line for each change of what is wrong.
 fn tell(target: &Target, cause: &Cause, told: &mut Option<Cause>, shared: &Shared) {
     if told.as_ref() != Some(cause) {
-        tracing::warn!(address = target.address, reason = %cause, "node not reached");
+        if passes(cause) {
+            tracing::info!(address = target.address, reason = %cause, "node not reached");
+        } else {
+            tracing::warn!(address = target.address, reason = %cause, "node not reached");
+        }
         *told = Some(cause.clone());
     }
     shared.refused(&target.address, cause);
+}
+
+/// Whether this node was told that there shall be no connection, other than by one that ends itself.
+fn is_refused(cause: &Cause) -> bool {
+    matches!(cause, Cause::Protocol(Error::RefusedBy(refusal)) if *refusal != Refusal::Closing)
+}
+
+/// Whether it is about a connection that there is, or will be, without anybody doing anything.
+fn passes(cause: &Cause) -> bool {
+    match cause {
+        Cause::Protocol(Error::Refuses { refusal, .. } | Error::RefusedBy(refusal)) => refusal.passes(),
+        Cause::Protocol(Error::RefusedByLater(_) | Error::Unproved | Error::Silent | Error::Malformed(_))
+        | Cause::Channel(_)
+        | Cause::Ending => false,
+    }
 }
 
 /// Whether nothing changes until somebody does something.

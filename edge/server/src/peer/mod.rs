@@ -64,6 +64,13 @@ pub struct Caller {
     call: CallId,
 }
 
+#[cfg(test)]
+impl Caller {
+    pub(crate) fn of(connection: u64, call: u32) -> Self {
+        Self { connection, call: CallId(call) }
+    }
+}
+
 /// What happens with the other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerEvent {
@@ -344,6 +351,11 @@ impl Peers {
     /// This node belongs to a cluster from now on; said on connections that come.
     pub fn join(&self, control_plane: ControlPlaneId) {
         self.shared.claim.lock().unwrap_or_else(PoisonError::into_inner).control_plane = Some(control_plane);
+    }
+
+    /// Ends every connection so that it is made anew: what this node claims is another now.
+    pub fn renew(&self) {
+        self.shared.table.end_all(Refusal::Closing, "it is made anew");
     }
 
     /// Ends every connection, after telling the other side.

@@ -2,16 +2,26 @@
 //!
 //! Two nodes keep one connection. Of one dialled each way the one dialled by the smaller node id stays, so that both
 //! sides choose the same without asking; of two dialled by the same side the newer, since nobody dials who knows of
-//! one. A node that was started again replaces its former self, and what is left of an earlier start is refused.
+//! one. What is left of an earlier start is refused.
+//!
+//! A node that was started again has to wait until the connection of its former self is gone, which takes no longer
+//! than a dead peer is believed in. If that one is heard of meanwhile, its process lives: two processes run on copies
+//! of one data directory, and it is the later one that is refused, because its copy may lack what was done since.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use peer::Refusal;
 use tokio::sync::{mpsc, watch};
-use types::{Incarnation, NodeId};
+use types::{Incarnation, Instant, NodeId, limits};
 
 use super::{Command, Ending, Trouble};
+
+/// A process that is heard of so long after a later one has come is alive: what it sent before it died, if it did,
+/// has arrived by then.
+const ALIVE_AFTER: Duration = Duration::from_millis(limits::PEER_PING_MS);
 
 /// A connection that is up, as others reach it.
 #[derive(Clone, Debug)]
@@ -19,11 +29,37 @@ pub(super) struct Entry {
     /// Its number in this process.
     pub(super) connection: u64,
     pub(super) incarnation: Incarnation,
+    /// Where it says it is.
+    pub(super) address: String,
     pub(super) dialled_by: NodeId,
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) end: mpsc::Sender<Ending>,
     /// Its sender is dropped when the connection has told of its end.
     pub(super) told: watch::Receiver<()>,
+    pub(super) heard: Heard,
+}
+
+/// When something was heard last on a connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Heard(Arc<AtomicU64>);
+
+impl Heard {
+    pub(super) fn set(&self, now: Instant) {
+        self.0.store(now.0, Ordering::Relaxed);
+    }
+
+    fn at(&self) -> Instant {
+        Instant(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A later start of a node that is connected already.
+#[derive(Clone, Copy, Debug)]
+struct Newcomer {
+    incarnation: Incarnation,
+    /// The connection it found.
+    found: u64,
+    came: Instant,
 }
 
 /// What becomes of a new connection.
@@ -39,13 +75,14 @@ enum Verdict {
 #[derive(Debug)]
 pub(super) struct Table {
     entries: Mutex<BTreeMap<NodeId, Entry>>,
+    newcomers: Mutex<BTreeMap<NodeId, Newcomer>>,
     /// Changes whenever the table does.
     changes: watch::Sender<()>,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
-        Self { entries: Mutex::default(), changes: watch::Sender::new(()) }
+        Self { entries: Mutex::default(), newcomers: Mutex::default(), changes: watch::Sender::new(()) }
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<NodeId, Entry>> {
@@ -53,8 +90,11 @@ impl Table {
     }
 
     /// Takes a connection to `node`; gives the one it replaces, which is told to end.
-    pub(super) fn enter(&self, node: NodeId, new: Entry) -> Result<Option<Entry>, Refusal> {
+    pub(super) fn enter(&self, node: NodeId, new: Entry, now: Instant) -> Result<Option<Entry>, Refusal> {
         let mut entries = self.entries();
+        if let Some(old) = entries.get(&node).filter(|old| is_another(old, &new)) {
+            return Err(self.wait(node, old, new.incarnation, now));
+        }
         let replaced = match judge(entries.get(&node), &new) {
             Verdict::Refused(refusal) => return Err(refusal),
             Verdict::Stays => None,
@@ -70,12 +110,36 @@ impl Table {
         Ok(replaced)
     }
 
+    /// What a later start is told while an earlier one is connected.
+    fn wait(&self, node: NodeId, old: &Entry, incarnation: Incarnation, now: Instant) -> Refusal {
+        let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = newcomers.get(&node).copied();
+        let known = known.filter(|known| (known.incarnation, known.found) == (incarnation, old.connection));
+        match known {
+            None => {
+                newcomers.insert(node, Newcomer { incarnation, found: old.connection, came: now });
+                Refusal::Connected
+            }
+            Some(known) if old.heard.at() >= known.came.plus(ALIVE_AFTER) => Refusal::Duplicate,
+            Some(_) => Refusal::Connected,
+        }
+    }
+
+    /// Tells every connection to end.
+    pub(super) fn end_all(&self, refusal: Refusal, detail: &str) {
+        for entry in self.entries().values() {
+            // One that is ending already needs no telling.
+            drop(entry.end.try_send(Ending { refusal, detail: detail.to_owned() }));
+        }
+    }
+
     /// A connection is over, whether or not it still counts.
     pub(super) fn leave(&self, node: NodeId, connection: u64) {
         let mut entries = self.entries();
         if entries.get(&node).is_some_and(|entry| entry.connection == connection) {
             entries.remove(&node);
             drop(entries);
+            self.newcomers.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
             self.changes.send_replace(());
         }
     }
@@ -104,15 +168,16 @@ impl Table {
     }
 }
 
+/// Whether the new connection is another process's, and not of an earlier start. A directory that was copied while
+/// nobody used it gives two of them the same incarnation.
+fn is_another(old: &Entry, new: &Entry) -> bool {
+    new.incarnation > old.incarnation || (new.incarnation == old.incarnation && new.address != old.address)
+}
+
 fn judge(old: Option<&Entry>, new: &Entry) -> Verdict {
     let Some(old) = old else { return Verdict::Stays };
-    if new.incarnation != old.incarnation {
-        let later = new.incarnation > old.incarnation;
-        return if later {
-            Verdict::Replaces(Refusal::Superseded)
-        } else {
-            Verdict::Refused(Refusal::Superseded)
-        };
+    if new.incarnation < old.incarnation {
+        return Verdict::Refused(Refusal::Superseded);
     }
     if new.dialled_by <= old.dialled_by {
         Verdict::Replaces(Refusal::Connected)
@@ -131,7 +196,9 @@ mod tests {
         let (end, ends) = mpsc::channel(1);
         let (_, told) = watch::channel(());
         let (incarnation, dialled_by) = (Incarnation(incarnation), NodeId(dialled_by));
-        (Entry { connection, incarnation, dialled_by, commands, end, told }, ends)
+        let heard = Heard::default();
+        let address = String::new();
+        (Entry { connection, incarnation, address, dialled_by, commands, end, told, heard }, ends)
     }
 
     fn kept(table: &Table) -> Option<u64> {
@@ -149,7 +216,7 @@ mod tests {
             let table = Table::new();
             let node = NodeId(9);
             for id in order {
-                let entered = table.enter(node, entry(id as u64, 5, id).0);
+                let entered = table.enter(node, entry(id as u64, 5, id).0, Instant(0));
                 assert_eq!(entered.is_ok(), id == 1 || order[0] == 2);
             }
             assert_eq!(kept(&table), Some(1));
@@ -157,15 +224,18 @@ mod tests {
     }
 
     #[test]
-    fn a_later_start_takes_the_place_of_an_earlier_one() {
-        let table = Table::new();
+    fn a_later_start_takes_the_place_of_an_earlier_one_that_is_gone() {
+        let (table, now) = (Table::new(), Instant(0));
         let node = NodeId(9);
-        let (old, mut ends) = entry(1, 5, 1);
-        assert_eq!(replaced(table.enter(node, old)), None);
-        assert_eq!(table.enter(node, entry(2, 4, 1).0).unwrap_err(), Refusal::Superseded);
-        assert_eq!(replaced(table.enter(node, entry(3, 6, 9).0)), Some(1));
-        assert_eq!(ends.try_recv().unwrap().refusal, Refusal::Superseded);
-        let again = replaced(table.enter(node, entry(4, 6, 9).0));
+        assert_eq!(replaced(table.enter(node, entry(1, 5, 1).0, now)), None);
+        assert_eq!(table.enter(node, entry(2, 4, 1).0, now).unwrap_err(), Refusal::Superseded);
+        let later = |at| table.enter(node, entry(3, 6, 9).0, at).unwrap_err();
+        assert_eq!(later(now), Refusal::Connected);
+        // Nothing is heard of the earlier one: sooner or later its connection ends.
+        assert_eq!(later(now.plus(3 * ALIVE_AFTER)), Refusal::Connected);
+        table.leave(node, 1);
+        assert_eq!(replaced(table.enter(node, entry(3, 6, 9).0, now)), None);
+        let again = replaced(table.enter(node, entry(4, 6, 9).0, now));
         assert_eq!(again, Some(3), "the one who dials again has lost the first");
         table.leave(node, 1);
         assert_eq!(kept(&table), Some(4));
@@ -173,11 +243,33 @@ mod tests {
         assert_eq!(kept(&table), None);
     }
 
+    #[test]
+    fn of_two_processes_of_one_node_the_later_is_refused() {
+        let (table, node) = (Table::new(), NodeId(9));
+        let came = Instant(0).plus(Duration::from_secs(100));
+        let (old, mut ends) = entry(1, 5, 1);
+        let heard = old.heard.clone();
+        table.enter(node, old, Instant(0)).unwrap();
+        let later = |incarnation| table.enter(node, entry(2, incarnation, 9).0, came).unwrap_err();
+        assert_eq!(later(6), Refusal::Connected);
+        // What was on its way when the later one came proves nothing.
+        heard.set(came.plus(ALIVE_AFTER / 2));
+        assert_eq!(later(6), Refusal::Connected);
+        heard.set(came.plus(ALIVE_AFTER));
+        assert_eq!(later(6), Refusal::Duplicate);
+        assert_eq!(later(7), Refusal::Connected, "each is judged by what is heard after it came");
+        // The same incarnation at another address is another process too.
+        let elsewhere = || Entry { address: "elsewhere:1".to_owned(), ..entry(2, 5, 9).0 };
+        assert_eq!(table.enter(node, elsewhere(), came).unwrap_err(), Refusal::Connected);
+        assert_eq!(table.enter(node, elsewhere(), came).unwrap_err(), Refusal::Duplicate);
+        assert!(ends.try_recv().is_err() && kept(&table) == Some(1));
+    }
+
     #[tokio::test]
     async fn whoever_waits_for_a_node_to_go_hears_of_it() {
         let table = Table::new();
         let node = NodeId(9);
-        table.enter(node, entry(1, 5, 1).0).unwrap();
+        table.enter(node, entry(1, 5, 1).0, Instant(0)).unwrap();
         let gone = table.gone(node);
         tokio::pin!(gone);
         assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut gone).await.is_err());

@@ -15,6 +15,7 @@
 //! - the core is told of a push once it was written, so at most one waits here.
 
 use std::net::IpAddr;
+use std::pin::pin;
 
 use broker::{Event, Form, Request, RequestId, Session};
 use bytes::{Buf, BytesMut};
@@ -159,6 +160,9 @@ impl Connection<'_> {
         let mut quiet_since = Instant::now();
         let mut answers = Vec::new();
         let mut stopping = false;
+        // Kept over all turns: to ask for either anew each time costs a lock.
+        let mut stopped = pin!(stopped(stop));
+        let mut quiet = pin!(tokio::time::sleep_until(quiet_since + self.shared.limits.recv_timeout));
         loop {
             if !stopping && !self.revoked {
                 self.dispatch();
@@ -185,7 +189,6 @@ impl Connection<'_> {
             if reading {
                 self.make_room();
             }
-            let idle_until = quiet_since + self.shared.limits.recv_timeout;
             tokio::select! {
                 biased;
                 received = self.line.inbox.recv_many(&mut answers, IN_FLIGHT_MAX) => {
@@ -211,9 +214,14 @@ impl Connection<'_> {
                     }
                     Err(_) => return End::Lost,
                 },
-                () = stopped(stop), if !stopping => stopping = true,
-                () = tokio::time::sleep_until(idle_until), if idle && self.stream.is_none() => {
-                    return End::Lost;
+                () = &mut stopped, if !stopping => stopping = true,
+                () = &mut quiet, if idle && self.stream.is_none() => {
+                    // It was set when less had been heard.
+                    let idle_until = quiet_since + self.shared.limits.recv_timeout;
+                    if idle_until <= Instant::now() {
+                        return End::Lost;
+                    }
+                    quiet.as_mut().reset(idle_until);
                 }
             }
         }

@@ -1,8 +1,17 @@
 //! How many connections there may be: per client address, then in total.
+//!
+//! Those beyond are told so and given a moment to read it, and meanwhile hold a descriptor each. So that a flood
+//! of them does not take the descriptors that segments need, only so many are told at a time; the others are
+//! closed without a word.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Connections that may be told at one time why they are refused.
+const TURNED_AWAY_MAX: usize = 1024;
 
 /// Which limit refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +29,7 @@ pub(crate) struct Gate {
     total_max: Option<usize>,
     /// The total is the sum of the counts, kept beside them.
     counts: Mutex<(usize, HashMap<IpAddr, usize>)>,
+    turned_away: Arc<Semaphore>,
 }
 
 /// A counted connection; leaves when it is dropped.
@@ -31,7 +41,13 @@ pub(crate) struct Entered {
 
 impl Gate {
     pub(crate) fn new(per_address_max: Option<usize>, total_max: Option<usize>) -> Arc<Self> {
-        Arc::new(Self { per_address_max, total_max, counts: Mutex::default() })
+        let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+        Arc::new(Self { per_address_max, total_max, counts: Mutex::default(), turned_away })
+    }
+
+    /// Room to tell a connection why it is refused, until the permit is dropped; `None` when there is none.
+    pub(crate) fn turn_away(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turned_away).try_acquire_owned().ok()
     }
 
     /// Counts one more connection from an address in canonical form.
@@ -81,6 +97,15 @@ mod tests {
         assert_eq!(gate.enter(b).unwrap_err(), Full::Total);
         drop(first);
         assert!(gate.enter(b).is_ok());
+    }
+
+    #[test]
+    fn only_so_many_are_told_why_at_a_time() {
+        let gate = Gate::new(Some(0), None);
+        let mut told: Vec<_> = (0..TURNED_AWAY_MAX).map(|_| gate.turn_away().unwrap()).collect();
+        assert!(gate.turn_away().is_none());
+        told.pop();
+        assert!(gate.turn_away().is_some());
     }
 
     #[test]

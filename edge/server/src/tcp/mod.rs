@@ -118,6 +118,11 @@ async fn admit(
     let client = peer.ip().to_canonical();
     // Counted before the handshake, which costs more than anything that follows.
     let entered = gate.enter(client);
+    let turned_away = entered.is_err().then(|| gate.turn_away());
+    if let Some(None) = turned_away {
+        shared.metrics.connections_refused.inc();
+        return;
+    }
     socket::prepare(&stream);
     let Some(mut socket) = shake_hands(stream, client, &shared).await else { return };
     let refused = match entered {

@@ -1,5 +1,6 @@
 //! An entry of the log as a command.
 
+use bytes::Bytes;
 use types::codec::{self, Reader};
 use types::{FenceToken, Offset, WallTime};
 
@@ -17,6 +18,12 @@ const COMMIT_BYTES_MIN: usize = 16 + 4 + 4 + 8;
 type Decoded<T> = Result<T, codec::Error>;
 
 impl Command {
+    /// The command in an entry, whatever version the group runs at; `None` for what is none of this build's.
+    #[must_use]
+    pub fn read(entry: &Bytes) -> Option<Self> {
+        Self::decode(Envelope::decode(entry).ok()?).ok()
+    }
+
     /// The command in an envelope that passed the version gate.
     pub(in crate::vnode) fn decode(envelope: Envelope) -> Result<Self, Refusal> {
         let mut reader = Reader::new(envelope.body);

@@ -8,7 +8,7 @@ mod records;
 mod topics;
 mod users;
 
-use broker::{Admin, Form, Reply, Request};
+use broker::{Admin, Form, OfCluster, Reply, Request};
 use bytes::Bytes;
 use types::limits;
 use wire::response::Hello;
@@ -83,6 +83,12 @@ fn of_message(request: wire::Request, frame_bytes_max: usize) -> Result<Ask, Rea
         R::ListUsersV2 => Ok(users::list_roles()),
         R::ListUsersPage { after, max } => Ok(users::list_page(after, max)),
         R::UnlockUser { username, address } => Ok(users::unlock(username, address)),
+        R::ClusterStatus { after, max } => Ok(of_cluster(OfCluster::Status { after, max })),
+        R::ChangeNode { node, change, dry_run } => {
+            Ok(of_cluster(OfCluster::ChangeNode { node, change, dry_run }))
+        }
+        R::DescribeRing { from_token, max } => Ok(of_cluster(OfCluster::Ring { from_token, max })),
+        R::Reshard { to, dry_run } => Ok(of_cluster(OfCluster::Reshard { to, dry_run })),
         // These were refused by their number.
         R::Auth { .. } | R::MtlsAuth | R::TokenAuth { .. } | R::StreamAck(_) => Err(Reason::UnknownApiKey),
     }
@@ -90,6 +96,10 @@ fn of_message(request: wire::Request, frame_bytes_max: usize) -> Result<Ask, Rea
 
 fn node(request: Request) -> Ask {
     Ask::Node(request, Form::Records)
+}
+
+fn of_cluster(request: OfCluster) -> Ask {
+    node(Request::Cluster(request))
 }
 
 fn admin(admin: Admin) -> Ask {
@@ -116,7 +126,8 @@ fn hello(frame_bytes_max: usize) -> Hello {
             | features::SEEK_TIME
             | features::GROUP_ADMIN
             | features::ROLES
-            | features::USER_ADMIN,
+            | features::USER_ADMIN
+            | features::CLUSTER_ADMIN,
         frame_bytes_max: u32::try_from(frame_bytes_max).unwrap_or(u32::MAX),
         fetch_records_max: limits::FETCH_RECORDS_MAX,
         fetch_wait_ms_max: limits::FETCH_WAIT_MS_MAX,
@@ -142,6 +153,10 @@ pub(super) fn response(reply: Reply, form: Form) -> Option<Response> {
         Reply::UserPage(users, more) => users::user_page(users, more),
         Reply::Unlocked(addresses) => Payload::Unlocked(addresses),
         Reply::Rights(rights) => users::rights(rights),
+        Reply::ClusterStatus(status) => Payload::ClusterStatus(*status),
+        Reply::NodeChanged(changed) => Payload::NodeChanged(changed),
+        Reply::Ring(page) => Payload::Ring(page),
+        Reply::Resharding(resharding) => Payload::Resharding(resharding),
         Reply::Failed(reason) => return Some(Response::Error(reason)),
         // A stream's acceptance and acknowledgement are silent.
         Reply::Subscribed | Reply::Acked => return None,
@@ -174,10 +189,10 @@ mod tests {
         for topic_operation in [1, 2, 3, 4, 5, 7, 40, 46, 47] {
             assert_eq!(ask(topic_operation, b"garbage").unwrap_err(), Reason::MalformedRequest);
         }
-        for admin_operation in [8, 9, 10, 14, 15, 16, 32, 51, 52] {
+        for admin_operation in [8, 9, 10, 14, 15, 16, 32, 51, 52, 53, 54, 55, 56] {
             assert!(matches!(ask(admin_operation, b"garbage"), Ok(Ask::Refuse(Reason::MalformedRequest))));
         }
-        for none in [0, 6, 12, 13, 17, 34, 53, 65535] {
+        for none in [0, 6, 12, 13, 17, 34, 57, 65535] {
             assert_eq!(ask(none, b"garbage").unwrap_err(), Reason::UnknownApiKey, "{none}");
         }
         for list in [11, 33] {
@@ -224,6 +239,6 @@ mod tests {
         let Ok(Ask::Answer(Response::Ok(Payload::Hello(hello)))) = ask(31, &payload(&hello)) else {
             panic!("answered here")
         };
-        assert_eq!((hello.frame_bytes_max, hello.features), (1024, 0b11_1111));
+        assert_eq!((hello.frame_bytes_max, hello.features), (1024, 0b111_1111));
     }
 }

@@ -52,7 +52,11 @@ pub(super) fn administers(key: ApiKey) -> bool {
         | ApiKey::SetRole
         | ApiKey::ListUsersV2
         | ApiKey::UnlockUser
-        | ApiKey::ListUsersPage => true,
+        | ApiKey::ListUsersPage
+        | ApiKey::ClusterStatus
+        | ApiKey::ChangeNode
+        | ApiKey::DescribeRing
+        | ApiKey::Reshard => true,
         ApiKey::Auth
         | ApiKey::CreateTopic
         | ApiKey::Produce

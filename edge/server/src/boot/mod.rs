@@ -12,20 +12,24 @@
 //! node 0123456789abcdef0123456789abcdef
 //! ```
 
-use std::fs::File;
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+mod belonging;
+pub(crate) mod incarnation;
+mod small;
 
+use std::io::ErrorKind;
+use std::path::Path;
+
+use membership::incarnation::Reservation;
 use storage::segment::layout;
-use types::NodeId;
+use types::{ControlPlaneId, NodeId};
+
+pub(crate) use belonging::Belonging;
 
 use crate::config::Storage;
 use crate::driver::{Disks, Queues};
 
 /// Name of the marker.
 const MARKER: &str = "malachi.format";
-/// Where it is written before it is renamed.
-const MARKER_ASIDE: &str = "malachi.format.new";
 /// How the names of a Raft log's files end.
 const RAFT_SUFFIXES: [&str; 2] = [".wal", ".snap"];
 /// The on-disk format of this build.
@@ -54,15 +58,69 @@ impl Refusal {
     }
 }
 
+/// Both data directories, locked, and whose they are.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) disks: Disks,
+    pub(crate) node: NodeId,
+    /// The numbers of this life of it.
+    pub(crate) life: Reservation,
+    /// The cluster its data is of; `None` when there is none yet.
+    pub(crate) belonging: Option<Belonging>,
+}
+
 /// Opens, locks and identifies both data directories.
-pub(crate) fn open(storage: &Storage, queues: &Queues) -> Result<(Disks, NodeId), Refusal> {
+pub(crate) fn open(storage: &Storage, queues: &Queues) -> Result<Opened, Refusal> {
+    let Storage { log_dir, raft_dir, .. } = storage;
     let fix = |error: std::io::Error| Refusal::Fix(error.to_string());
     // Opening makes what is missing, which a refusal must not.
-    judge(&storage.log_dir, &storage.raft_dir)?;
-    let log = queues.open_disk(broker::Volume::Log, &storage.log_dir).map_err(fix)?;
-    let raft = queues.open_disk(broker::Volume::Raft, &storage.raft_dir).map_err(fix)?;
-    let node = identify(&storage.log_dir, &storage.raft_dir)?;
-    Ok((Disks { log, raft }, node))
+    judge(log_dir, raft_dir)?;
+    belonging::judge(log_dir, raft_dir, has_raft_log(raft_dir)?)?;
+    let log = queues.open_disk(broker::Volume::Log, log_dir).map_err(fix)?;
+    let raft = queues.open_disk(broker::Volume::Raft, raft_dir).map_err(fix)?;
+    let node = identify(log_dir, raft_dir)?;
+    // Again, because now nobody else changes them.
+    let has_log = has_raft_log(raft_dir)?;
+    let known = belonging::judge(log_dir, raft_dir, has_log)?;
+    let life = incarnation::reserve(log_dir)?;
+    let belonging = match known {
+        // Data from before there was such a file: a node of its own has formed a cluster of its own.
+        None if has_log => Some(Belonging::drawn()?),
+        known => known,
+    };
+    let belonging = belonging.map(|known| Belonging { settled: known.settled || has_log, ..known });
+    if let Some(known) = belonging {
+        belonging::record(log_dir, raft_dir, known)?;
+    }
+    Ok(Opened { disks: Disks { log, raft }, node, life, belonging })
+}
+
+/// This node forms a cluster; recorded before anything of it is.
+pub(crate) fn form(storage: &Storage) -> Result<Belonging, Refusal> {
+    let drawn = Belonging::drawn()?;
+    belonging::record(&storage.log_dir, &storage.raft_dir, drawn)?;
+    Ok(drawn)
+}
+
+/// This node joins a cluster; recorded before anything of it is.
+pub(crate) fn join(storage: &Storage, control_plane: ControlPlaneId) -> Result<Belonging, Refusal> {
+    let joined = Belonging { control_plane, formed: false, settled: false };
+    belonging::record(&storage.log_dir, &storage.raft_dir, joined)?;
+    Ok(joined)
+}
+
+/// The node serves: its Raft directory is not to be without a log again.
+pub(crate) fn settle(storage: &Storage, belonging: Belonging) -> Result<(), Refusal> {
+    let settled = Belonging { settled: true, ..belonging };
+    belonging::record(&storage.log_dir, &storage.raft_dir, settled)
+}
+
+fn has_raft_log(raft_dir: &Path) -> Result<bool, Refusal> {
+    look(raft_dir, is_raft_file).map(|found| found.has_data)
+}
+
+fn is_raft_file(name: &str) -> bool {
+    RAFT_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
 /// Whose directories they are. Fresh ones get a new identity.
@@ -98,7 +156,7 @@ enum Whose {
 /// Whether a node may run over these directories. Only looks; either may be missing.
 fn judge(log_dir: &Path, raft_dir: &Path) -> Result<Whose, Refusal> {
     let log = look(log_dir, |name| layout::parse_dir(name).is_some())?;
-    let raft = look(raft_dir, |name| RAFT_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)))?;
+    let raft = look(raft_dir, is_raft_file)?;
     let (log_shown, raft_shown) = (log_dir.display(), raft_dir.display());
     let refuse = |why: String| Err(Refusal::Data(why));
     match (log.marker, raft.marker) {
@@ -186,14 +244,7 @@ fn unparsable(path: &Path) -> Refusal {
 }
 
 fn write_marker(dir: &Path, node: NodeId) -> Result<(), Refusal> {
-    let write = |aside: PathBuf| {
-        let mut file = File::create(&aside)?;
-        write!(file, "malachi {FORMAT}\nnode {node}\n")?;
-        file.sync_all()?;
-        std::fs::rename(&aside, dir.join(MARKER))?;
-        File::open(dir)?.sync_all()
-    };
-    write(dir.join(MARKER_ASIDE))
+    small::replace(dir, MARKER, format!("malachi {FORMAT}\nnode {node}\n").as_bytes())
         .map_err(|error| Refusal::Fix(format!("cannot write {}: {error}", dir.join(MARKER).display())))
 }
 
@@ -212,7 +263,7 @@ mod tests {
         let node = identify(log.path(), raft.path()).unwrap();
         assert_eq!(identify(log.path(), raft.path()), Ok(node));
         std::fs::remove_file(log.path().join(MARKER)).unwrap();
-        std::fs::write(log.path().join(MARKER_ASIDE), "mal").unwrap();
+        std::fs::write(log.path().join("malachi.format.new"), "mal").unwrap();
         assert_eq!(identify(log.path(), raft.path()), Ok(node), "a start that ended half-way goes on");
         assert_eq!(judge(log.path(), raft.path()), Ok(Whose::Node(node)));
     }

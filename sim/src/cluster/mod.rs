@@ -1,0 +1,137 @@
+//! Whole nodes that form one cluster: its metadata is judged, on bad disks, links and clocks.
+//!
+//! One run is one seed: a node forms a cluster, others join it through any seed, topics, ranges, positions and users
+//! are changed and looked at on every node, nodes are added, drained, removed and come back with nothing as somebody
+//! else, under partitions, power cuts, full volumes, pauses and clocks that step. Then everything heals: every group
+//! must have its members, every node the same view, every change that was acknowledged must be there once, and nobody
+//! may wait.
+//!
+//! - [`network`] is what connections between nodes do; [`weather`] is what goes wrong, [`operator`] what people do.
+//! - [`views`] judges the tables of every group on every node; [`model`] knows only what clients were told.
+//! - Records are only appended and read where their segment is: how they are replicated is not here.
+
+mod client;
+mod heal;
+mod model;
+mod network;
+mod node;
+mod operator;
+pub mod stories;
+mod views;
+mod weather;
+mod world;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use broker::planted::Bug;
+
+use self::world::World;
+use crate::invariants::Violation;
+
+/// How to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// A bug to put in.
+    pub bug: Option<Bug>,
+    /// Print everything that happens to standard error.
+    pub verbose: bool,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Process lifetimes.
+    pub lives: u64,
+    /// Nodes there were.
+    pub nodes: u64,
+    /// Times a node began to lead a group.
+    pub elections: u64,
+    /// Changes acknowledged.
+    pub acknowledged: u64,
+    /// Changes nobody knows the outcome of.
+    pub unknown: u64,
+    /// Changes refused.
+    pub refused: u64,
+    /// Lists and descriptions answered.
+    pub reads: u64,
+    /// Times the links were cut somewhere.
+    pub partitions: u64,
+    /// Power cuts of a node.
+    pub cuts: u64,
+    /// Nodes drained and removed.
+    pub removed: u64,
+    /// Nodes whose directories were lost.
+    pub wiped: u64,
+    /// States of tables compared.
+    pub compared: u64,
+    /// Messages between nodes.
+    pub messages: u64,
+    /// The longest time a run took to heal, microseconds.
+    pub healing: u64,
+    /// Virtual time, microseconds.
+    pub micros: u64,
+    /// Running digest of everything that happened.
+    pub trace: u64,
+}
+
+impl Summary {
+    /// Both together.
+    pub fn add(&mut self, other: Self) {
+        self.lives += other.lives;
+        self.nodes += other.nodes;
+        self.elections += other.elections;
+        self.acknowledged += other.acknowledged;
+        self.unknown += other.unknown;
+        self.refused += other.refused;
+        self.reads += other.reads;
+        self.partitions += other.partitions;
+        self.cuts += other.cuts;
+        self.removed += other.removed;
+        self.wiped += other.wiped;
+        self.compared += other.compared;
+        self.messages += other.messages;
+        self.healing = self.healing.max(other.healing);
+        self.micros += other.micros;
+        self.trace = self.trace.rotate_left(1) ^ other.trace;
+    }
+}
+
+/// A run that broke a promise.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Replays the run exactly.
+    pub seed: u64,
+    /// When, microseconds of virtual time.
+    pub micros: u64,
+    /// Which promise.
+    pub violation: Violation,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, micros, violation } = self;
+        write!(f, "{violation} (after {} ms); replay: make sim WORLD=cluster SEED={seed}", micros / 1000)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs one seed.
+pub fn run(seed: u64, options: Options) -> Result<Summary, Failure> {
+    let mut world = World::new(seed, options);
+    tell(&mut world, |world| world.live().and_then(|()| world.heal()))
+}
+
+/// Lets a world do something; an assertion of the product that fails is a failure of it, not of the whole run.
+fn tell(
+    world: &mut World,
+    what: impl FnOnce(&mut World) -> Result<(), Violation>,
+) -> Result<Summary, Failure> {
+    let violation = match catch_unwind(AssertUnwindSafe(|| what(world))) {
+        Ok(Ok(())) => return Ok(world.summary()),
+        Ok(Err(violation)) => violation,
+        Err(_) => Violation::new("PANIC", "an assertion failed, see above"),
+    };
+    Err(Failure { seed: world.seed, micros: world.now, violation })
+}

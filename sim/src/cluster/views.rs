@@ -1,0 +1,217 @@
+//! The tables of every group on every node, compared.
+//!
+//! - INV-45: at equal index they are equal, on members and on those that only follow; no view goes back in a process;
+//! - C-2, C-6, C-9, C-10: along the log fences, ring versions and incarnations never decrease, tokens do not move;
+//! - C-1: a fence is one node's;
+//! - who leads: one in each term; a replica's number is one node's;
+//! - `Ready` comes after a leader was there, and with everything that was acknowledged before the process began.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use broker::witness::CLUSTER_GROUP;
+use metadata::cluster::Cluster;
+use raft::{ReplicaId, Role};
+use types::{FenceToken, Incarnation, NodeId, RaftIndex, Term, VnodeId};
+
+use super::world::World;
+use crate::invariants::{Violation, ensure, inv_45};
+
+/// What must only grow along the cluster's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Facts {
+    fence: FenceToken,
+    holder: Option<NodeId>,
+    ring_version: Option<u64>,
+    tokens: BTreeMap<VnodeId, u32>,
+    incarnations: BTreeMap<NodeId, Incarnation>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    states: BTreeMap<RaftIndex, u64>,
+    facts: BTreeMap<RaftIndex, Facts>,
+    leaders: BTreeMap<Term, (NodeId, u64)>,
+    replicas: BTreeMap<ReplicaId, NodeId>,
+    acknowledged: RaftIndex,
+    /// When somebody led last.
+    led_at: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    groups: BTreeMap<VnodeId, Known>,
+    fences: BTreeMap<FenceToken, NodeId>,
+}
+
+impl Views {
+    /// How far each group was when the last change was acknowledged.
+    pub(super) fn acknowledged(&self) -> BTreeMap<VnodeId, RaftIndex> {
+        self.groups.iter().map(|(group, known)| (*group, known.acknowledged)).collect()
+    }
+
+    pub(super) fn acknowledge(&mut self, group: VnodeId, index: RaftIndex) {
+        let known = self.groups.entry(group).or_default();
+        known.acknowledged = known.acknowledged.max(index);
+    }
+
+    /// The highest term somebody led in.
+    pub(super) fn last_term(&self, group: VnodeId) -> Term {
+        let known = self.groups.get(&group);
+        known.and_then(|known| known.leaders.keys().next_back().copied()).unwrap_or_default()
+    }
+}
+
+impl World {
+    /// The groups a node knows of.
+    pub(super) fn groups_of(&self, id: NodeId) -> Vec<VnodeId> {
+        let process = self.nodes.get(&id).and_then(|node| node.process.as_ref());
+        let topology = process.and_then(|process| process.node.cluster_tables().topology());
+        let vnodes = topology.map_or_else(Vec::new, |topology| topology.placements.keys().copied().collect());
+        std::iter::once(CLUSTER_GROUP).chain(vnodes).collect()
+    }
+
+    /// How far a node's tables of a group are.
+    pub(super) fn applied(&self, id: NodeId, group: VnodeId) -> Option<RaftIndex> {
+        let node = &self.nodes.get(&id)?.process.as_ref()?.node;
+        if group == CLUSTER_GROUP {
+            return Some(node.cluster_tables().applied());
+        }
+        node.vnode_tables(group).map(metadata::vnode::Vnode::applied)
+    }
+
+    /// Looks at a node that has just done something.
+    pub(super) fn look(&mut self, id: NodeId) -> Result<(), Violation> {
+        // A node may have a group without knowing the ring.
+        let known: BTreeSet<VnodeId> = self.views.groups.keys().copied().chain(self.groups_of(id)).collect();
+        for group in known {
+            self.look_at_tables(id, group)?;
+            self.look_at_replica(id, group)?;
+        }
+        let now = self.clock(id);
+        let Some(process) = self.nodes.get(&id).and_then(|node| node.process.as_ref()) else { return Ok(()) };
+        if let Some(fence) = process.node.held_fence(now) {
+            let holder = *self.views.fences.entry(fence).or_insert(id);
+            ensure(holder == id, "C-1", || format!("{holder} and {id} hold the lease under {fence:?}"))?;
+        }
+        Ok(())
+    }
+
+    fn look_at_tables(&mut self, id: NodeId, group: VnodeId) -> Result<(), Violation> {
+        let Some(applied) = self.applied(id, group) else { return Ok(()) };
+        let process = self.process(id);
+        let before = process.seen.insert(group, applied);
+        if before == Some(applied) || applied == RaftIndex::ZERO {
+            return Ok(());
+        }
+        ensure(before.is_none_or(|before| before < applied), "VIEW", || {
+            format!("the tables of {group} on node {id} go back from {before:?} to {applied}")
+        })?;
+        let hash = if group == CLUSTER_GROUP {
+            process.node.cluster_tables().state_hash()
+        } else {
+            process.node.vnode_tables(group).map_or(0, metadata::vnode::Vnode::state_hash)
+        };
+        let facts = (group == CLUSTER_GROUP).then(|| facts(process.node.cluster_tables()));
+        self.note(hash);
+        self.summary.compared += 1;
+        let known = self.views.groups.entry(group).or_default();
+        if let Some(other) = known.states.insert(applied, hash) {
+            return inv_45::equal(id, applied, hash, other);
+        }
+        let Some(facts) = facts else { return Ok(()) };
+        if let Some((_, earlier)) = known.facts.range(..applied).next_back() {
+            grows(earlier, &facts)?;
+        }
+        if let Some((_, later)) = known.facts.range(applied..).next() {
+            grows(&facts, later)?;
+        }
+        known.facts.insert(applied, facts);
+        Ok(())
+    }
+
+    fn look_at_replica(&mut self, id: NodeId, group: VnodeId) -> Result<(), Violation> {
+        let life = self.nodes[&id].life;
+        let process = self.process(id);
+        let Some(replica) = process.node.replica(group) else {
+            process.leads.remove(&group);
+            return Ok(());
+        };
+        let (number, term, leads, is_ready) =
+            (replica.replica(), replica.term(), replica.role() == Role::Leader, replica.is_ready());
+        let begins = if leads {
+            process.leads.insert(group)
+        } else {
+            process.leads.remove(&group);
+            false
+        };
+        let now = self.now;
+        let known = self.views.groups.entry(group).or_default();
+        let holder = *known.replicas.entry(number).or_insert(id);
+        ensure(holder == id, "HOST", || format!("{holder} and {id} are both {number:?} of {group}"))?;
+        if is_ready {
+            known.led_at = now;
+        }
+        if begins {
+            let other = known.leaders.insert(term, (id, life));
+            ensure(other.is_none_or(|other| other == (id, life)), "ELECTION", || {
+                format!("{id} leads {group} in {term:?}, and so did {other:?}")
+            })?;
+            self.summary.elections += 1;
+            self.say(|| format!("node {id} leads {group} in {term:?}"));
+        }
+        Ok(())
+    }
+
+    /// A node says that it serves.
+    pub(super) fn is_ready(&mut self, id: NodeId) -> Result<(), Violation> {
+        self.say(|| format!("node {id} is ready"));
+        self.process(id).ready = true;
+        for group in self.groups_of(id) {
+            let applied = self.applied(id, group).unwrap_or_default();
+            let process = &self.nodes[&id].process;
+            let Some(process) = process else { return Ok(()) };
+            let floor = process.floors.get(&group).copied().unwrap_or_default();
+            ensure(applied >= floor, "READY", || {
+                format!(
+                    "node {id} serves with {group} at {applied}; {floor} was acknowledged before it began"
+                )
+            })?;
+            let leads = process.node.replica(group).is_some_and(raft::Group::is_ready);
+            let led_at = self.views.groups.get(&group).map_or(0, |known| known.led_at);
+            ensure(leads || led_at >= process.began, "READY", || {
+                format!("node {id} serves, and nobody has led {group} since it began")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn facts(tables: &Cluster) -> Facts {
+    let topology = tables.topology();
+    Facts {
+        fence: tables.lease().fence,
+        holder: tables.lease().holder,
+        ring_version: topology.map(|topology| topology.version),
+        tokens: topology.map_or_else(BTreeMap::new, |topology| topology.ring.iter().collect()),
+        incarnations: tables.nodes().map(|(id, node)| (id, node.incarnation)).collect(),
+    }
+}
+
+/// What is true later along the log, as far as it follows from what was true before.
+fn grows(before: &Facts, after: &Facts) -> Result<(), Violation> {
+    ensure(before.fence <= after.fence, "C-2", || format!("{before:?} and then {after:?}"))?;
+    let passes = before.fence == after.fence
+        && before.holder.is_some_and(|holder| after.holder.is_some_and(|other| other != holder));
+    ensure(!passes, "C-2", || format!("the lease passes under one fence: {before:?} and then {after:?}"))?;
+    ensure(before.ring_version <= after.ring_version, "C-6", || format!("{before:?} and then {after:?}"))?;
+    for (vnode, token) in &before.tokens {
+        let moved = after.tokens.get(vnode).is_some_and(|other| other != token);
+        ensure(!moved, "C-6", || format!("the token of {vnode} moves: {before:?} and then {after:?}"))?;
+    }
+    for (node, incarnation) in &before.incarnations {
+        let sinks = after.incarnations.get(node).is_some_and(|other| other < incarnation);
+        ensure(!sinks, "C-9", || format!("node {node} is younger: {before:?} and then {after:?}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! Whole clusters under seeds: a fast set on every build, the checker checked, named stories, and one seed in two
+//! processes.
+
+#![allow(clippy::disallowed_types, reason = "a test that starts the simulator as a process of its own")]
+
+use std::process::Command;
+
+use broker::planted::Bug;
+use malachi_sim::cluster::{self as world, Options, stories};
+
+#[test]
+fn eighty_seeds_keep_every_promise() {
+    let mut total = world::Summary::default();
+    for seed in 0..80 {
+        match world::run(seed, Options::default()) {
+            Ok(summary) => total.add(summary),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    // So much happens in them that their silence means something.
+    assert!(total.lives > 500 && total.elections > 800 && total.cuts > 250, "{total:?}");
+    assert!(total.acknowledged > 8000 && total.unknown > 1000 && total.reads > 6000, "{total:?}");
+    assert!(total.partitions > 300 && total.removed > 50 && total.wiped > 15, "{total:?}");
+    assert!(total.compared > 40_000, "{total:?}");
+}
+
+/// What each of them found is in docs/simulation.md.
+#[test]
+fn seeds_that_found_bugs_of_the_product_stay_clean() {
+    for seed in [2, 3, 114, 404, 1351] {
+        world::run(seed, Options::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+/// Runs seeds with a bug put in until one fails; gives how many it took.
+fn seeds_until_found(bug: Bug, most: u64) -> u64 {
+    (0..most)
+        .find(|seed| world::run(*seed, Options { bug: Some(bug), verbose: false }).is_err())
+        .unwrap_or_else(|| panic!("{bug:?} was not found in {most} seeds"))
+        + 1
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    // Several times what it took when the figures were written down, so that a change which makes the checker
+    // blind is seen, and one that merely reshuffles the seeds is not.
+    for (bug, most) in [
+        (Bug::FollowPastGap, 20),
+        (Bug::HintReads, 200),
+        (Bug::FreshUnasked, 60),
+        (Bug::ResendUnknown, 200),
+        (Bug::CountLearner, 20),
+        (Bug::HearForeign, 20),
+    ] {
+        let taken = seeds_until_found(bug, most);
+        assert!(taken <= most);
+    }
+}
+
+#[test]
+fn while_two_of_three_do_not_hear_each_other_somebody_leads() {
+    for seed in 0..4 {
+        for third_leads in [true, false] {
+            let partial = stories::partial_partition(seed, third_leads, Options::default());
+            let partial = partial.unwrap_or_else(|failure| panic!("{failure}"));
+            assert!(partial.served * 100 >= partial.lasted * 95, "seed {seed}: {partial:?}");
+            assert!(partial.terms <= 5 && partial.acknowledged > 50, "seed {seed}: {partial:?}");
+        }
+    }
+}
+
+#[test]
+fn a_leader_that_is_cut_off_answers_no_write_and_no_read() {
+    for seed in 0..6 {
+        stories::isolated_leader(seed, Options::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn after_a_power_cut_of_all_nobody_serves_before_a_quorum_is_there() {
+    for seed in 0..6 {
+        stories::everything_off(seed, Options::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn a_node_comes_back_after_an_hour() {
+    for seed in 0..3 {
+        stories::an_hour_away(seed, Options::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn one_seed_gives_one_trace_in_two_processes() {
+    let run = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_malachi-sim"))
+            .args(["--world", "cluster", "--from", "40", "--seeds", "12"])
+            .output()
+            .expect("the simulator runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let text = String::from_utf8(output.stdout).expect("it prints text");
+        let (_, trace) = text.split_once("trace ").expect("it prints its trace");
+        trace.chars().take(16).collect::<String>()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_failure_says_how_to_replay_it() {
+    let seed = seeds_until_found(Bug::CountLearner, 20) - 1;
+    let options = Options { bug: Some(Bug::CountLearner), verbose: false };
+    let told = || world::run(seed, options).expect_err("it was found").to_string();
+    assert!(told().ends_with(&format!("replay: make sim WORLD=cluster SEED={seed}")), "{}", told());
+    assert_eq!(told(), told());
+}
