@@ -66,7 +66,8 @@ fn a_stream_that_is_refused_or_ended_says_why() {
     let fake = Fake::scripted(|request| match request {
         Request::Subscribe(_) => Verdict::Refuse(Reason::PermissionDenied),
         _ => Verdict::Serve,
-    });
+    })
+    .topic("t");
     assert!(refused(&fake, &["subscribe", "t"]).starts_with("Stream error: permission_denied\n"));
 
     let fake = Fake::scripted(|request| match request {
