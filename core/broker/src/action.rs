@@ -332,6 +332,17 @@ pub enum Stop {
         /// How many.
         copies: usize,
     },
+    /// There are segment copies that were never registered, as far as the metadata tells: it is older than they are, and
+    /// what else it lacks nobody can know.
+    #[error(
+        "{copies} segment copies were never registered in the metadata, which is older than they are: {names:?}"
+    )]
+    Outdated {
+        /// How many.
+        copies: usize,
+        /// The first few.
+        names: Vec<String>,
+    },
     /// A later build wrote what lies there.
     #[error("the {volume:?} directory is in a later format: {detail}")]
     LaterFormat {
@@ -476,13 +487,6 @@ pub enum Notice {
         names: Vec<String>,
         /// Whether they are removed.
         removing: bool,
-    },
-    /// Copies nobody lists are left alone, because some were never registered: the metadata is older than they are.
-    OrphansHeld {
-        /// How many.
-        copies: usize,
-        /// The first few that were never registered.
-        names: Vec<String>,
     },
     /// A copy nobody lists could not be removed; it is tried again unless its `copy.meta` is not readable.
     CopyLeft {

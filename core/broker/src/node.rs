@@ -388,6 +388,9 @@ impl Node {
         if !self.is_seeded() {
             return;
         }
+        if let Some(stop) = self.outdated() {
+            return self.stop(stop);
+        }
         // A primary never resumes appending to a segment of an earlier process lifetime.
         for (segment, listed, topic) in self.core.meta.active_segments() {
             let state = if listed.replicas.first() == Some(&self.core.config.node) {

@@ -11,7 +11,8 @@
 //! - metadata that is damaged, missing, or of a later version than this build has leads here never: the node stops
 //!   or does not serve;
 //! - metadata that is *older* than a copy (a range's next segment is still to come, and its copy is here) is not
-//!   believed about any: nothing goes, and a person is told;
+//!   believed about any: the node does not serve, and a person is told. A topic it has never heard of is not told
+//!   from one that was removed: whoever may put older metadata back has copies told of, not removed;
 //! - what cannot be known to be ours is left alone: a copy without a readable `copy.meta` is never removed.
 
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ use metadata::vnode::Vnode;
 use storage::store::{self, Status};
 use types::{Instant, SegmentId};
 
-use crate::action::Notice;
+use crate::action::{Notice, Stop};
 use crate::config::Sweep;
 use crate::node::{Node, Owner};
 use crate::planted::Bug;
@@ -62,27 +63,28 @@ enum Verdict {
 }
 
 impl Node {
+    /// Copies of which metadata says this.
+    fn judged(&self, wanted: Verdict) -> impl Iterator<Item = SegmentId> {
+        let meta = &self.core.meta;
+        let judge = move |segment: SegmentId, status| verdict(meta.of(segment.range.topic), segment, status);
+        self.core.copies().filter(move |(id, status)| judge(*id, *status) == wanted).map(|(id, _)| id)
+    }
+
+    /// Why the metadata cannot be what was here last, if it cannot: it does not know of copies that were made only
+    /// after it had been told of them.
+    pub(crate) fn outdated(&self) -> Option<Stop> {
+        let unheard: Vec<SegmentId> = self.judged(Verdict::Unheard).collect();
+        let stop = Stop::Outdated { copies: unheard.len(), names: names(unheard.iter()) };
+        (!unheard.is_empty()).then_some(stop)
+    }
+
     /// Removes what an earlier lifetime left and nobody lists. When everything is recovered, once.
     pub(crate) fn sweep_orphans(&mut self) {
         let sweep = self.core.config.orphans;
         if sweep == Sweep::Off || self.core.config.has_bug(Bug::KeepOrphans) {
             return;
         }
-        let meta = &self.core.meta;
-        let judge = |segment: SegmentId, status| verdict(meta.of(segment.range.topic), segment, status);
-        let verdicts = self.core.copies().map(|(segment, status)| (segment, judge(segment, status)));
-        let (mut removed, mut unheard) = (BTreeSet::new(), Vec::new());
-        for (segment, verdict) in verdicts {
-            match verdict {
-                Verdict::Listed | Verdict::Unreadable => {}
-                Verdict::Removed => drop(removed.insert(segment)),
-                Verdict::Unheard => unheard.push(segment),
-            }
-        }
-        if !unheard.is_empty() {
-            let copies = unheard.len() + removed.len();
-            return self.core.notice(Notice::OrphansHeld { copies, names: names(unheard.iter()) });
-        }
+        let mut removed: BTreeSet<SegmentId> = self.judged(Verdict::Removed).collect();
         if removed.is_empty() {
             return;
         }

@@ -68,13 +68,6 @@ pub(crate) fn log(notice: &Notice) {
         Notice::OrphansFound { copies, names, removing } => {
             tracing::warn!(copies, ?names, removing, "segment copies that no topic lists");
         }
-        Notice::OrphansHeld { copies, names } => {
-            tracing::error!(
-                copies,
-                ?names,
-                "segment copies were never registered, the metadata is older than they are: nothing is removed"
-            );
-        }
         Notice::CopyLeft { segment, detail } => {
             tracing::warn!(%segment, reason = detail, "segment copy could not be removed");
         }
@@ -165,7 +158,6 @@ pub(crate) fn count(notice: &Notice, metrics: &Metrics) {
         | Notice::RaftLog(_)
         | Notice::Foreign { .. }
         | Notice::OrphansFound { .. }
-        | Notice::OrphansHeld { .. }
         | Notice::CopyLeft { .. }
         | Notice::LeftBehind { .. }
         | Notice::MetadataStopped { .. } => {}
@@ -190,7 +182,6 @@ fn kind(notice: &Notice) -> &'static str {
         Notice::ReadFailed { .. } => "read_failed",
         Notice::Foreign { .. } => "foreign_names",
         Notice::OrphansFound { .. } => "orphans_found",
-        Notice::OrphansHeld { .. } => "orphans_held",
         Notice::CopyLeft { .. } => "copy_not_removed",
         Notice::LeftBehind { .. } => "left_behind",
         Notice::MetadataStopped { .. } => "metadata_stopped",

@@ -356,6 +356,9 @@ fn refusal(config: &Config, stop: &Stop) -> Refusal {
         Stop::Orphans { .. } => Refusal::Data(format!(
             "{stop}: {log_dir} holds records that {raft_dir} knows nothing of; bring the right raft directory back"
         )),
+        Stop::Outdated { .. } => Refusal::Data(format!(
+            "{stop}: {raft_dir} is an older copy or lost its end; bring back the one that belongs to {log_dir}"
+        )),
         Stop::LaterFormat { .. } => {
             Refusal::Data(format!("{stop}; start the release that wrote it or a later one"))
         }

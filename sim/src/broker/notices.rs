@@ -87,8 +87,8 @@ impl World {
                 })?;
                 self.logins.seed_failed = true;
             }
-            // Nobody puts older metadata back, and nobody upgrades it.
-            Notice::OrphansHeld { .. } | Notice::LeftBehind { .. } => {
+            // Nobody upgrades it.
+            Notice::LeftBehind { .. } => {
                 return Err(Violation::new("P-37", format!("nothing of that sort happened: {notice:?}")));
             }
             Notice::CopyLeft { segment, detail } => {

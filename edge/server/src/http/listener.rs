@@ -14,8 +14,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::tcp::gate::Gate;
+
 /// Connections at one time; further ones wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 1024;
+/// The same from one address; further ones are closed, so that nobody alone keeps others from asking how the node is.
+const CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
 /// From accept to the end of a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_millis(5000);
 /// Pause after an accept that failed for want of something, file descriptors above all.
@@ -39,6 +43,7 @@ pub(super) async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let gate = Gate::new(Some(CONNECTIONS_PER_ADDRESS_MAX), None);
     let mut tasks = JoinSet::new();
     let for_connections = stop.clone();
     loop {
@@ -49,9 +54,11 @@ pub(super) async fn serve(
         tokio::select! {
             (accepted, permit) = accept => match accepted {
                 Ok((stream, peer)) => {
+                    let entered = gate.enter(peer.ip().to_canonical());
+                    let Ok(entered) = entered else { continue };
                     let (router, stop) = (router.clone(), for_connections.clone());
                     tasks.spawn(async move {
-                        let _permit = permit;
+                        let _held = (permit, entered);
                         connection(stream, peer, router, limits, stop).await;
                     });
                 }
