@@ -7,7 +7,7 @@
 //! Request ─▶ produce ─▶ segments ─▶ ending        Request ─▶ fetch ─▶ reading ─▶ cut
 //!                │          │          │                       │         │
 //!              route ───────┴── meta ──┴───────────────────────┴─────────┘
-//!                                 └─▶ ledger            store (core/storage)
+//!                                 └─▶ core/consensus     store (core/storage)
 //! ```
 
 pub mod action;
