@@ -135,6 +135,8 @@ seeds: unit
 	$(TARGET)/debug/malachi-sim --world raft-log --from 100000 --seeds 1000
 	$(TARGET)/debug/malachi-sim --world raft --from 100000 --seeds 500
 	$(TARGET)/debug/malachi-sim --world broker --from 100000 --seeds 500
+	$(TARGET)/debug/malachi-sim --world consensus --from 100000 --seeds 200
+	$(TARGET)/debug/malachi-sim --world cluster --from 100000 --seeds 60
 
 docs:
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --locked --workspace --no-deps --document-private-items
