@@ -90,7 +90,7 @@ mod tests {
     fn letters_come_back_as_they_were_sent() {
         let from = Member { replica: ReplicaId(2), node: NodeId(7) };
         let message = Message { from, to: ReplicaId(3), term: Term(4), body: Body::TakeOver };
-        let others = [Letter::Forget(ReplicaId(9)), Letter::Asking(ReplicaId(8))];
+        let others = [Letter::Forget(ReplicaId(9)), Letter::Asking(ReplicaId(8)), Letter::Lost(ReplicaId(7))];
         for letter in [Letter::Message(message)].into_iter().chain(others) {
             assert_eq!(Letter::decode(letter.encode()), Ok(letter));
         }

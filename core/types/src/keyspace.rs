@@ -105,7 +105,7 @@ impl KeySpan {
     #[must_use]
     pub fn new(start: u64, end: u64) -> Option<Self> {
         let size = end.checked_sub(start)?;
-        let aligned = size.is_power_of_two() && start % size == 0 && end <= 1 << 32;
+        let aligned = size.is_power_of_two() && start.is_multiple_of(size) && end <= 1 << 32;
         aligned.then_some(Self { start, end })
     }
 

@@ -5,7 +5,7 @@
 
 mod process;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -206,4 +206,32 @@ fn health_and_readiness_answer_and_nothing_else_does() {
         other.starts_with("HTTP/1.1 404") && other.ends_with(r#"{"s":"err","reason":"not_found"}"#),
         "{other}"
     );
+}
+
+/// Whoever holds the dashboard's port with requests it never ends keeps nobody else from asking how the node is.
+#[test]
+fn one_address_has_a_bounded_share_of_the_dashboards_port() {
+    let place = Place::new();
+    let _broker = place.start();
+    let half = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", place.dashboard)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(b"GET /ready HT").unwrap();
+        stream
+    };
+    let is_closed = |stream: &mut TcpStream| match stream.read(&mut [0; 1]) {
+        Ok(read) => read == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    };
+    let mut held: Vec<TcpStream> = (0..128).map(|_| half()).collect();
+    let began = Instant::now();
+    assert!(is_closed(&mut half()), "one more is closed");
+    // In the end a late head closes the others as well: on a machine that slow nothing can be told from it.
+    held[127].set_nonblocking(true).unwrap();
+    assert!(began.elapsed() > Duration::from_secs(4) || !is_closed(&mut held[127]), "a share is 128");
+    drop(held);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !place.http("/ready").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+        assert!(Instant::now() < deadline, "its share was not given back");
+    }
 }

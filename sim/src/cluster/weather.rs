@@ -64,7 +64,7 @@ impl World {
         if left == 0 {
             return;
         }
-        if left % 2 == 0 {
+        if left.is_multiple_of(2) {
             let ids = self.ids();
             self.network.links.cut_some(&mut self.chaos, &ids);
             self.notice_cuts();

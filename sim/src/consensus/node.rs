@@ -178,7 +178,7 @@ impl World {
         process.ticks += 1;
         if process.is_listed {
             process.host.tick();
-            if process.ticks % 3 == 0 {
+            if process.ticks.is_multiple_of(3) {
                 process.host.mark();
             }
         }

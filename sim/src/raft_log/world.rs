@@ -462,12 +462,13 @@ impl World {
     /// Ends the process, most times with the power, and sometimes lets a bit rot.
     fn end(&mut self, rng: &mut SmallRng) {
         self.end_without_flips(rng);
-        if self.options.rot && rng.random_bool(0.25) {
-            if let Some(flip) = self.disk.flip_random_durable(|_| true) {
-                self.summary.flips += 1;
-                self.note(|| format!("{flip:?}"));
-                (self.flipped, self.rotten) = (true, true);
-            }
+        if self.options.rot
+            && rng.random_bool(0.25)
+            && let Some(flip) = self.disk.flip_random_durable(|_| true)
+        {
+            self.summary.flips += 1;
+            self.note(|| format!("{flip:?}"));
+            (self.flipped, self.rotten) = (true, true);
         }
     }
 

@@ -211,7 +211,7 @@ impl World {
         let mut out = Vec::new();
         self.store.request(self.now, id, request, &mut out);
         // A burst is some requests; what it gathered flies with the next step of the disk at the latest.
-        if id.0 % 3 != 0 {
+        if !id.0.is_multiple_of(3) {
             self.store.flush(&mut out);
         }
         self.act(out)?;

@@ -192,6 +192,8 @@ fn describe(config: &mut Config, node: usize) {
     config.seed = 7 + 1000 * node as u128;
     config.own.name = format!("n{node}").into();
     config.own.peer = format!("n{node}:4043").into();
+    // Whoever was away for a while is given tables, not entries.
+    config.snapshot_entries = 10;
 }
 
 #[test]
@@ -295,4 +297,31 @@ fn a_topic_deleted_elsewhere_leaves_nothing_here() {
     assert_eq!(cluster.ask(0, produce("t", &["b"])), Reply::Failed(Reason::NoSuchTopic));
     assert_eq!(cluster.ask(0, create("t")), Reply::Created);
     assert_eq!(cluster.ask(0, produce("t", &["c"])), Reply::Stored(1));
+}
+
+/// What it missed it never sees entry by entry.
+#[test]
+fn a_node_that_is_given_tables_compares_what_it_holds_with_them() {
+    let mut cluster = Cluster::of(3);
+    for topic in ["gone", "split"] {
+        assert_eq!(cluster.ask(0, create(topic)), Reply::Created);
+        assert_eq!(cluster.ask(0, produce(topic, &["a"])), Reply::Stored(1));
+    }
+    cluster.until("everybody knows", |cluster| (0..3).all(|node| cluster.knows(node, "split")));
+    assert_eq!(cluster.nodes[0].node.gauges().open_segments, 2);
+    cluster.cut_off(0);
+    cluster
+        .until("others lead", |cluster| (1..3).any(|node| cluster.nodes[node].node.core.meta.leads(VNODE)));
+    let delete = Request::Admin(Admin::DeleteTopic { topic: name("gone") });
+    assert_eq!(cluster.ask(1, delete), Reply::Done);
+    let split = Request::Admin(Admin::SplitRange { topic: name("split"), range: 0 });
+    assert_eq!(cluster.ask(1, split), Reply::Split { left: 1, right: 2 });
+    // Refusals are entries, too.
+    for _ in 0..25 {
+        assert_eq!(cluster.ask(1, create("split")), Reply::Failed(Reason::AlreadyExists));
+    }
+    cluster.connect_again(0);
+    let ended = |cluster: &Cluster| cluster.nodes[0].node.gauges().open_segments == 0;
+    cluster.until("both segments ended", ended);
+    cluster.until("one copy is gone", |cluster| cluster.nodes[0].node.core.copies().count() == 1);
 }

@@ -1,5 +1,8 @@
 //! Segments through sizes, restarts and damage.
 
+use metadata::vnode::RegisterSegment;
+use types::SegmentId;
+
 use super::*;
 use crate::Cause;
 
@@ -182,4 +185,29 @@ fn nothing_is_answered_before_everything_is_recovered() {
         _ => None,
     });
     assert_eq!(reply, Some(failed(Reason::Unavailable)));
+}
+
+/// A command of an earlier process came late: its segment is active, this node's, and nobody ever opened it.
+#[test]
+fn a_segment_that_an_earlier_process_asked_for_is_ended_and_the_range_goes_on() {
+    let mut bench = Bench::with_topic();
+    assert_eq!(bench.ask(produce("t", &["a"])), Reply::Stored(1));
+    bench.restart();
+    bench.settle();
+    let (segment, start) = {
+        let vnode = bench.node.core.meta.vnodes().next().unwrap();
+        let (topic, _) = vnode.topics().next().unwrap();
+        let (id, range) = vnode.ranges_of(topic).next().unwrap();
+        (SegmentId { range: id, seq: range.next_segment_seq }, range.sealed_end)
+    };
+    let replicas = vec![bench.config.node];
+    bench.decide(&Command::RegisterSegment(RegisterSegment {
+        segment,
+        start,
+        replicas,
+        opened_at: bench.wall,
+    }));
+    bench.settle();
+    assert_eq!(bench.ask(produce("t", &["b"])), Reply::Stored(1));
+    assert_eq!(bench.page(fetch("t")).values, ["a", "b"]);
 }

@@ -35,6 +35,9 @@ fn a_damaged_group_is_lost_and_can_be_replaced_on_the_same_node() {
     assert_eq!(world.times_told(hurt, &format!("lost {GROUP} {}", replica.0)), 1);
     world.ticks(40);
     assert!(world.node(hurt).host.group(GROUP).is_none(), "it takes no part");
+    // Whoever leads goes on talking to it, and hears from it that it is lost.
+    let leader = world.lead();
+    assert!(world.times_told(leader, &format!("member lost {GROUP} {}", hurt.0)) > 0);
     world.change(Change::Remove(hurt));
     world.add(hurt);
     world.propose("i");

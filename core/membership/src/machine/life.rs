@@ -102,11 +102,11 @@ impl Membership {
 
     fn reserve_ahead(&mut self, out: &mut Vec<Action>) {
         let used = self.renewal.map_or(self.own.incarnation, |wanted| wanted.max(self.own.incarnation));
-        if !self.reserving {
-            if let Some(ceiling) = next_ceiling(used, self.ceiling) {
-                self.reserving = true;
-                out.push(Action::Reserve(ceiling));
-            }
+        if !self.reserving
+            && let Some(ceiling) = next_ceiling(used, self.ceiling)
+        {
+            self.reserving = true;
+            out.push(Action::Reserve(ceiling));
         }
     }
 

@@ -87,10 +87,10 @@ fn a_snapshot_survives_lost_repeated_and_reordered_parts() {
             node.write_all();
             node.load_snapshot();
             for (at, (to, message)) in std::mem::take(&mut node.sent).into_iter().rev().enumerate() {
-                if (at + round) % 3 > 0 {
+                if !(at + round).is_multiple_of(3) {
                     cluster.deliver(id, to, message.clone());
                 }
-                if (at + round) % 2 > 0 {
+                if !(at + round).is_multiple_of(2) {
                     cluster.deliver(id, to, message);
                 }
             }

@@ -112,10 +112,10 @@ impl Store {
     }
 
     fn flush_to_file(&mut self, flight: u64, segment: SegmentId) {
-        if let Some(copy) = self.copies.get_mut(&segment) {
-            if copy.flush(&mut self.desk, flight) {
-                self.desk.one_more(flight);
-            }
+        if let Some(copy) = self.copies.get_mut(&segment)
+            && copy.flush(&mut self.desk, flight)
+        {
+            self.desk.one_more(flight);
         }
     }
 

@@ -214,10 +214,11 @@ impl Copy {
             desk.reply(append.request, Reply::Failed(Error::Storage(error.clone())));
         }
         // Whoever waits for the file to be whole hears that it is not; asking again tries again.
-        if !log.held.is_empty() && self.log.as_ref().is_some_and(|log| log.flushes == 0) {
-            if let Some((id, _)) = self.queue.pop_front() {
-                desk.reply(id, Reply::Failed(Error::Storage(error.clone())));
-            }
+        if !log.held.is_empty()
+            && self.log.as_ref().is_some_and(|log| log.flushes == 0)
+            && let Some((id, _)) = self.queue.pop_front()
+        {
+            desk.reply(id, Reply::Failed(Error::Storage(error.clone())));
         }
     }
 }

@@ -180,11 +180,13 @@ impl Copy {
     /// Never of a damaged copy: what its log holds before the damage is less than what was once synced, and
     /// what `copy.meta` says of that is the evidence that it is damage.
     fn note_end(&mut self, desk: &Desk) {
-        if self.meta.sealed_at.is_none() && self.log.is_some() && !self.is_evidence(desk) {
-            if let Some(log) = &self.log {
-                self.meta.durable_position = log.written.position;
-                self.meta.durable_end = log.written.end;
-            }
+        if self.meta.sealed_at.is_none()
+            && self.log.is_some()
+            && !self.is_evidence(desk)
+            && let Some(log) = &self.log
+        {
+            self.meta.durable_position = log.written.position;
+            self.meta.durable_end = log.written.end;
         }
     }
 

@@ -122,7 +122,7 @@ impl Args {
         match self.scenario {
             Scenario::Produce => true,
             Scenario::Fetch | Scenario::Stream => false,
-            Scenario::Mixed | Scenario::Tail => n % 2 == 0,
+            Scenario::Mixed | Scenario::Tail => n.is_multiple_of(2),
         }
     }
 
