@@ -28,6 +28,7 @@ pub mod fetch;
 pub mod gauges;
 mod groups;
 mod inspect;
+mod liveness;
 mod login;
 pub mod meta;
 mod orphans;

@@ -25,6 +25,7 @@ use crate::control::Control;
 use crate::event::{Admin, ConnectionId, Event, PeerEvent, Request, RequestId, Volume};
 use crate::fetch::Parked;
 use crate::groups::Groups;
+use crate::liveness::Liveness;
 use crate::meta::{Decided, Meta};
 use crate::orphans::Orphans;
 use crate::produce::Load;
@@ -100,6 +101,8 @@ pub(crate) struct Core {
     pub(crate) wall: WallTime,
     pub(crate) random: Random,
     pub(crate) meta: Meta,
+    /// Which other nodes can be reached.
+    pub(crate) liveness: Liveness,
     store: Store,
     store_actions: Vec<store::Action>,
     owners: BTreeMap<store::RequestId, Owner>,
@@ -470,6 +473,7 @@ impl Core {
             wall: WallTime(0),
             random: Random::new(config.seed),
             meta: Meta::new(&config),
+            liveness: Liveness::default(),
             store: Store::new(config.store.clone()),
             store_actions: Vec::new(),
             owners: BTreeMap::new(),
@@ -494,6 +498,7 @@ impl Core {
     }
 
     fn peer(&mut self, node: NodeId, event: PeerEvent) {
+        self.liveness.heard(node, &event);
         self.meta.peer(node, event, &mut self.out);
     }
 
