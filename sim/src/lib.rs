@@ -13,4 +13,6 @@ pub mod invariants;
 pub mod membership;
 pub mod raft;
 pub mod raft_log;
+pub mod scale;
 pub mod store;
+pub mod upkeep;

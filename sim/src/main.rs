@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use malachi_sim::{broker, cluster, consensus, membership, raft, raft_log, store};
+use malachi_sim::{broker, cluster, consensus, membership, raft, raft_log, scale, store, upkeep};
 
 /// Runs the deterministic simulator.
 #[derive(Debug, Parser)]
@@ -50,14 +50,20 @@ enum Kind {
     Consensus,
     /// Many groups of three nodes that do nothing: figures.
     ConsensusIdle,
+    /// A hundred nodes, 1,024 vnodes and 100,000 topics: figures.
+    Scale,
     /// Who is alive, on a bad network.
     Membership,
     /// Fifty members on a network that only loses packets: figures.
     MembershipLoss,
     /// One node and its clients.
     Broker,
+    /// One node whose records expire and whose copies rot.
+    Upkeep,
     /// Whole nodes that form one cluster.
     Cluster,
+    /// The same with records.
+    Records,
 }
 
 #[expect(clippy::print_stdout, reason = "a command for people")]
@@ -69,10 +75,13 @@ fn main() -> ExitCode {
         Kind::Raft => run_raft(&arguments),
         Kind::Consensus => run_consensus(&arguments),
         Kind::ConsensusIdle => measure_idle(&arguments),
+        Kind::Scale => measure_scale(&arguments),
         Kind::Membership => run_membership(&arguments),
         Kind::MembershipLoss => measure_membership(&arguments),
         Kind::Broker => run_broker(&arguments),
+        Kind::Upkeep => run_upkeep(&arguments),
         Kind::Cluster => run_cluster(&arguments),
+        Kind::Records => run_records(&arguments),
     };
     match outcome {
         Ok(0) => ExitCode::SUCCESS,
@@ -246,6 +255,59 @@ fn measure_idle(arguments: &Arguments) -> Result<u64, String> {
     Ok(0)
 }
 
+/// What a large cluster costs and how soon a death is over.
+#[expect(clippy::print_stdout, reason = "a command for people")]
+fn measure_scale(arguments: &Arguments) -> Result<u64, String> {
+    find_bug::<&str>(arguments, &[])?;
+    let setup = scale::Setup::usual();
+    println!("scale: {} nodes, {} vnodes, {} topics", setup.nodes, setup.vnodes, setup.topics);
+    let empty = resident_bytes();
+    let tables = scale::tables(setup);
+    let bytes = resident_bytes().saturating_sub(empty);
+    println!(
+        "tables: {:.0} MiB on each node, {} bytes for a topic",
+        bytes as f64 / 1_048_576.0,
+        bytes / setup.topics
+    );
+    drop(tables);
+    let quiet = membership::loss::Setup {
+        count: setup.nodes,
+        loss: 0.0,
+        seconds: 300,
+        ..membership::loss::Setup::usual()
+    };
+    for loss in [0.0, 0.05] {
+        let figures = membership::loss::measure(arguments.from, membership::loss::Setup { loss, ..quiet });
+        println!(
+            "gossip, {:.0} % of packets lost: {:.0} bytes per node and second; a death is noticed after {:.1} s and known to all after {:.1} s; {} false deaths",
+            loss * 100.0,
+            figures.bytes_per_second,
+            figures.noticed,
+            figures.known,
+            figures.false_deaths,
+        );
+    }
+    let figures = scale::measure(setup);
+    println!(
+        "groups: all led {:.1} s after the first start; idle, {:.0} letters and {:.0} bytes per node and second",
+        figures.led, figures.letters, figures.bytes
+    );
+    println!(
+        "death of a node that led {}: half of them are led again after {:.1} s, all after {:.1} s, {} others changed their leader",
+        figures.orphaned, figures.half_again, figures.all_again, figures.disturbed
+    );
+    Ok(0)
+}
+
+/// What this process takes of the memory, bytes; 0 where that is not told.
+#[expect(clippy::disallowed_methods, reason = "a command for people, which looks at itself")]
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
 #[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_membership(arguments: &Arguments) -> Result<u64, String> {
     let bug = find_bug(arguments, &::membership::planted::Bug::ALL)?;
@@ -318,6 +380,29 @@ fn run_broker(arguments: &Arguments) -> Result<u64, String> {
 }
 
 #[expect(clippy::print_stdout, reason = "a command for people")]
+fn run_upkeep(arguments: &Arguments) -> Result<u64, String> {
+    let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
+    let options = upkeep::Options { bug, verbose: arguments.seed.is_some() };
+    let mut total = upkeep::Summary::default();
+    let Tally { runs, failures, seconds } =
+        run_seeds(arguments, |seed| upkeep::run(seed, options).map(|summary| total.add(summary)));
+    println!(
+        "{runs} runs, {failures} failed: {} lives, {} segments expired, {} orphans swept, {} offsets skipped, {} copies \
+         verified, {} rotten copies found, {} records read, {:.0} virtual minutes in {seconds:.1} s, trace {:016x}",
+        total.lives,
+        total.expired,
+        total.orphans,
+        total.skipped,
+        total.verified,
+        total.found,
+        total.read,
+        total.micros as f64 / 60e6,
+        total.trace,
+    );
+    Ok(failures)
+}
+
+#[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_cluster(arguments: &Arguments) -> Result<u64, String> {
     let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
     let options = cluster::Options { bug, verbose: arguments.seed.is_some() };
@@ -325,7 +410,7 @@ fn run_cluster(arguments: &Arguments) -> Result<u64, String> {
     let Tally { runs, failures, seconds } =
         run_seeds(arguments, |seed| cluster::run(seed, options).map(|summary| total.add(summary)));
     println!(
-        "cluster: {runs} seeds, {} nodes, {} lifetimes, {} power cuts, {} partitions, {} elections, {} changes acknowledged, {} unknown, {} refused, {} reads, {} nodes removed, {} lost, {} tables compared, {} messages, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+        "cluster: {runs} seeds, {} nodes, {} lifetimes, {} power cuts, {} partitions, {} elections, {} changes acknowledged, {} unknown, {} refused, {} reads, {} nodes removed, {} lost, {} changes of the ring, {} tables compared, {} messages, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
         total.nodes,
         total.lives,
         total.cuts,
@@ -337,8 +422,40 @@ fn run_cluster(arguments: &Arguments) -> Result<u64, String> {
         total.reads,
         total.removed,
         total.wiped,
+        total.ring_changes,
         total.compared,
         total.messages,
+        total.healing as f64 / 1e6,
+        total.micros as f64 / 3.6e9,
+        total.trace,
+    );
+    Ok(failures)
+}
+
+#[expect(clippy::print_stdout, reason = "a command for people")]
+fn run_records(arguments: &Arguments) -> Result<u64, String> {
+    let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
+    let options = cluster::Options { bug, verbose: arguments.seed.is_some() };
+    let mut total = cluster::Summary::default();
+    let Tally { runs, failures, seconds } = run_seeds(arguments, |seed| {
+        cluster::records::run(seed, options).map(|summary| total.add(summary))
+    });
+    println!(
+        "records: {runs} seeds, {} nodes, {} lifetimes, {} power cuts, {} partitions, {} records acknowledged, {} unknown, {} refused, {} due, {} read, {} reads failed, {} looks at disks, {} copies damaged, {} nodes removed, {} lost, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+        total.nodes,
+        total.lives,
+        total.cuts,
+        total.partitions,
+        total.records_acknowledged,
+        total.records_unknown,
+        total.records_refused,
+        total.records_due,
+        total.records_read,
+        total.reads_failed,
+        total.audits,
+        total.damaged,
+        total.removed,
+        total.wiped,
         total.healing as f64 / 1e6,
         total.micros as f64 / 3.6e9,
         total.trace,

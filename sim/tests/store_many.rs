@@ -50,6 +50,7 @@ fn ten_thousand_copies_never_need_more_files_than_allowed() {
             base: Offset::ZERO,
             epoch: Epoch(1),
             expect_full: false,
+            rebuilding: false,
         };
         let (replies, open) = all(&mut store, create);
         assert!(replies.iter().all(|reply| matches!(reply, Reply::Created)));

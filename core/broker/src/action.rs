@@ -15,6 +15,7 @@ use wire::Reason;
 use crate::auth::{Permissions, Role, Session};
 
 use crate::event::{AskId, CallId, ConnectionId, RequestId, Volume};
+use crate::upkeep;
 
 /// What the driver must do, in order.
 pub type Actions = Vec<Action>;
@@ -366,6 +367,10 @@ pub enum Cause {
     Age,
     /// Its range was split or merged, or its topic sealed.
     Replaced,
+    /// Other nodes are to hold what comes next.
+    Moved,
+    /// Its primary could not be reached.
+    Lost,
 }
 
 /// Changes of state an operator would ask about.
@@ -488,6 +493,10 @@ pub enum Notice {
         /// Whether they are removed.
         removing: bool,
     },
+    /// Something of what is done without anybody asking.
+    Upkeep(upkeep::Notice),
+    /// Copies of other nodes, too, were looked after.
+    Healing(crate::healing::Notice),
     /// A copy nobody lists could not be removed; it is tried again unless its `copy.meta` is not readable.
     CopyLeft {
         /// Which one.

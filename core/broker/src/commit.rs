@@ -48,6 +48,7 @@ impl Error {
             Self::InvalidCursor | Self::Meta(meta::Error::Refused) => Reason::InvalidCursor,
             Self::Meta(meta::Error::TooManyGroups) => Reason::TooManyGroups,
             Self::Meta(meta::Error::Unavailable) => Reason::Unavailable,
+            Self::Meta(meta::Error::Migrating) => Reason::Migrating,
             Self::Meta(meta::Error::Unknown) => Reason::Timeout,
             Self::Meta(
                 meta::Error::Sealed

@@ -10,9 +10,14 @@ use types::{Incarnation, NodeId, limits};
 use crate::auth::Permissions;
 use crate::cluster::LOCKOUT_RULES;
 use crate::planted::Bug;
+use crate::upkeep::{OrphanSweep, Retention, Scrub};
 
 const SNAPSHOT_BYTES_DEFAULT: u64 = 4 * 1024 * 1024;
 const SNAPSHOT_ENTRIES_DEFAULT: u64 = 50_000;
+const REPLACE_AFTER_DEFAULT: Duration = Duration::from_secs(300);
+
+const REPLICATE_WITHIN: Duration = Duration::from_secs(15);
+const BEHIND_MAX: Duration = Duration::from_secs(10);
 
 /// Identity, seed and limits of one node.
 #[derive(Clone, Debug)]
@@ -27,6 +32,14 @@ pub struct Config {
     pub formation: Formation,
     /// Members of a vnode's group, as long as there are so many nodes.
     pub vnode_replicas: usize,
+    /// How long a node has to be dead before others take what it holds. A restart is to be over by then.
+    pub replace_after: Duration,
+    /// Copies of a segment, as long as there are so many nodes.
+    pub segment_replicas: usize,
+    /// How long a producer waits for a quorum. Then nobody knows what became of its records, and the segment ends.
+    pub replicate_within: Duration,
+    /// How long a follower may be away, or lack something, before the segment ends for the sake of a better set.
+    pub behind_max: Duration,
     /// Size at which an active segment is sealed, bytes of frames.
     pub segment_bytes: u64,
     /// Age at which an active segment is sealed; `None` never.
@@ -41,6 +54,12 @@ pub struct Config {
     pub snapshot_entries: u64,
     /// What becomes of copies that the start finds and nobody lists.
     pub orphans: Sweep,
+    /// How careful the search for such copies is.
+    pub orphan_sweep: OrphanSweep,
+    /// When sealed segments expire.
+    pub retention: Retention,
+    /// How sealed copies are verified.
+    pub scrub: Scrub,
     /// Users that have to be there: made at the start when there is none of that name.
     pub seed_users: Vec<SeedUser>,
     /// Whether only rights count on topics, not the permissions to produce and consume everywhere.
@@ -121,6 +140,10 @@ impl Config {
             },
             formation: Formation::Forms { vnodes: 1 },
             vnode_replicas: 3,
+            replace_after: REPLACE_AFTER_DEFAULT,
+            segment_replicas: 3,
+            replicate_within: REPLICATE_WITHIN,
+            behind_max: BEHIND_MAX,
             segment_bytes: limits::SEGMENT_BYTES_DEFAULT,
             segment_age: None,
             frame_bytes_max: limits::FRAME_BYTES_DEFAULT,
@@ -128,6 +151,9 @@ impl Config {
             snapshot_bytes: SNAPSHOT_BYTES_DEFAULT,
             snapshot_entries: SNAPSHOT_ENTRIES_DEFAULT,
             orphans: Sweep::Delete,
+            orphan_sweep: OrphanSweep::default(),
+            retention: Retention::default(),
+            scrub: Scrub::default(),
             seed_users: Vec::new(),
             acl_strict: false,
             lockout: LOCKOUT_RULES,

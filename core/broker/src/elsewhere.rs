@@ -4,7 +4,7 @@
 //! gone, readers that wait. Decides nothing. Whoever asked hears from the subject itself; here nobody waits, and doing
 //! it twice does no harm.
 
-use metadata::vnode::{Command, RangeState, Removed, SealSegment};
+use metadata::vnode::{Command, RangeState, Removed};
 use types::{RangeId, SegmentId, TopicId, VnodeId};
 
 use crate::node::Node;
@@ -31,8 +31,15 @@ impl Node {
                 self.retire(*b);
                 self.ranges_changed(*a);
             }
-            Command::RegisterSegment(register) => self.take_up_leftover(register.segment.range),
-            Command::SealSegment(seal) => self.sealed_elsewhere(seal),
+            Command::RegisterSegment(register) => {
+                self.take_up_leftover(register.segment.range);
+                self.watch_changed(register.segment.range);
+            }
+            Command::SealSegment(seal) => {
+                self.sealed_elsewhere(seal.segment);
+                self.watch_changed(seal.segment.range);
+                self.ended_by(seal.segment);
+            }
             Command::DeleteSegment { segment } => self.remove_if_here(*segment),
             // Nothing in memory hangs on these.
             Command::BindTopicPolicy { .. }
@@ -51,16 +58,34 @@ impl Node {
     /// The tables of a vnode went on over entries that this node never saw: everything is compared with them.
     pub(crate) fn tables_jumped(&mut self, vnode: VnodeId) {
         let ranges: Vec<RangeId> = self.ranges.keys().copied().collect();
+        let there = |id: &RangeId| self.core.meta.home(id.topic) == Some(vnode);
+        let ranges = ranges.into_iter().filter(there).collect();
+        self.compare(ranges);
+        self.watches_changed();
+    }
+
+    /// A topic is another vnode's now, and what came last at the one before may not have come here one by one.
+    pub(crate) fn topic_moved(&mut self, topic: TopicId) {
+        self.compare(self.ranges_of(topic));
+        let name = self.topic_name(topic);
+        self.reassign_topic(topic);
+        if let Some(name) = name {
+            self.wake(&name, None);
+        }
+    }
+
+    /// A topic that was on its way to another vnode was deleted there.
+    pub(crate) fn topic_vanished(&mut self, topic: TopicId) {
+        let copies = self.core.copies().map(|(segment, _)| segment);
+        let copies = copies.filter(|segment| segment.range.topic == topic).collect();
+        self.topic_gone(topic, copies);
+    }
+
+    /// Compares what is here of ranges with the tables.
+    fn compare(&mut self, ranges: Vec<RangeId>) {
         for id in ranges {
-            if self.core.meta.home(id.topic).is_some_and(|home| home != vnode) {
-                continue;
-            }
             match self.core.meta.of(id.topic).range(id).map(|range| range.state) {
-                None => {
-                    let copies = self.core.copies().map(|(segment, _)| segment);
-                    let copies = copies.filter(|segment| segment.range.topic == id.topic).collect();
-                    self.topic_gone(id.topic, copies);
-                }
+                None => self.topic_vanished(id.topic),
                 Some(RangeState::Active) => self.take_up_leftover(id),
                 Some(RangeState::Replaced | RangeState::Sealed) => {
                     self.retire(id);
@@ -74,6 +99,7 @@ impl Node {
         let names = self.topics.iter().filter(|(_, id)| **id == topic).map(|(name, _)| name.clone());
         let names: Vec<_> = names.collect();
         self.drop_topic(topic);
+        self.watches.forget_topic(topic);
         self.end_streams_of(topic);
         segments.into_iter().for_each(|segment| self.remove_if_here(segment));
         for name in names {
@@ -89,9 +115,9 @@ impl Node {
     }
 
     /// A segment ended: what waits behind it goes on, also what this node was still ending itself.
-    fn sealed_elsewhere(&mut self, seal: &SealSegment) {
-        let id = seal.segment.range;
-        if !self.recorded_after_all(id, seal.segment) {
+    pub(crate) fn sealed_elsewhere(&mut self, segment: SegmentId) {
+        let id = segment.range;
+        if !self.recorded_after_all(id, segment) {
             self.ancestor_ended(id);
             self.wake_past(id);
         }

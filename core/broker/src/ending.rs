@@ -9,11 +9,13 @@
 //!   everything acknowledged.
 //! - A segment of an earlier process lifetime is never appended to: it comes here first.
 //! - A copy that is out of service is not sealed: where its acknowledged records end is not known.
+//! - What was sent to other copies and cannot be ended from here is ended by `healing`, which asks all of them.
 //!
 //! ```text
 //! size, age, split  Draining ───────────▶ Sealing ─▶ Recording
 //! failure           Draining ─▶ Fencing ─▶ Sealing ─▶ Recording
 //! restart                       Fencing ─▶ Sealing ─▶ Recording
+//! several copies    (Draining) ─▶ Handed ─▶ the tables say so
 //! ```
 
 use std::collections::VecDeque;
@@ -33,6 +35,8 @@ use crate::segments::{EPOCH_FIRST, InFlight, Open, RETRY_AFTER, Range, State};
 /// Leftovers of earlier lifetimes being ended at one time, so that a start with many does not swamp the store.
 const RESTARTS_MAX: usize = 64;
 
+/// How long producers wait for somebody else to end a segment.
+const HANDED_MAX: Duration = Duration::from_secs(10);
 /// Longest pause before another try.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 
@@ -68,6 +72,11 @@ pub(crate) enum Step {
     Recording(Extent),
     /// A second try; `Node::retries` says when.
     Stuck,
+    /// Somebody else's work; it is seen in the tables when it is done.
+    Handed {
+        /// That takes longer than producers are to wait.
+        overdue: bool,
+    },
 }
 
 impl Ending {
@@ -88,9 +97,18 @@ impl Ending {
     /// Whether a produce should be refused rather than wait.
     pub(crate) fn is_stuck(&self) -> bool {
         match self.step {
-            Step::Stuck => true,
-            Step::Draining { .. } | Step::Fencing | Step::Sealing | Step::Recording(_) => false,
+            Step::Stuck | Step::Handed { overdue: true } => true,
+            Step::Draining { .. }
+            | Step::Fencing
+            | Step::Sealing
+            | Step::Recording(_)
+            | Step::Handed { overdue: false } => false,
         }
+    }
+
+    /// Whether it is ended by whoever asks all copies.
+    pub(crate) fn is_others_to_end(&self) -> bool {
+        matches!(self.step, Step::Handed { .. })
     }
 }
 
@@ -124,6 +142,9 @@ impl Node {
             unreachable!("only an open segment is drained")
         };
         let Open { segment, base, committed_end, in_flight, .. } = open;
+        if let Some(crew) = &mut range.crew {
+            crew.since = self.core.now;
+        }
         let failed = cause == Cause::Failure;
         let ending = Ending::new(segment, base, cause, Step::Draining { failed });
         range.state = State::Ending(Ending { in_flight, committed_end: Some(committed_end), ..ending });
@@ -157,6 +178,11 @@ impl Node {
         if waits && !ending.in_flight.is_empty() {
             return;
         }
+        let crew = self.ranges.get(&id).and_then(|range| range.crew.as_deref());
+        if waits && crew.is_some_and(|crew| !crew.primary.is_settled()) {
+            return;
+        }
+        let Some((ending, _)) = self.ending(id) else { return };
         if failed {
             return self.fence(id);
         }
@@ -167,18 +193,68 @@ impl Node {
     fn fence(&mut self, id: RangeId) {
         let Some((ending, _)) = self.ending(id) else { return };
         ending.step = Step::Fencing;
+        let segment = ending.segment;
         if self.plant_before_fence(id) {
             return;
         }
+        let listed = self.core.meta.of(id.topic).segment(segment);
+        if listed.is_some_and(|listed| listed.replicas.len() > 1) {
+            return self.leave_to_healing(id);
+        }
         let Some((ending, _)) = self.ending(id) else { return };
-        let request = store::Request::Fence { segment: ending.segment, epoch: ending.epoch };
-        self.core.ask(Owner::Fence(id), request);
+        let request = store::Request::Fence { segment, epoch: ending.epoch };
+        self.core.ask(Owner::Fence(segment), request);
+    }
+
+    /// Leaves the segment to whoever asks all copies where it ends.
+    fn leave_to_healing(&mut self, id: RangeId) {
+        let until = self.core.now.plus(HANDED_MAX);
+        let Some((ending, _)) = self.ending(id) else { return };
+        let overdue = matches!(ending.step, Step::Handed { .. });
+        ending.step = Step::Handed { overdue };
+        let (segment, cause) = (ending.segment, ending.cause);
+        if self.recorded_after_all(id, segment) {
+            return;
+        }
+        self.retries.insert((until, id));
+        self.seal_segment(segment, cause);
+    }
+
+    /// A segment takes nothing more, and this node cannot end it by itself.
+    pub(crate) fn abandon(&mut self, id: RangeId) {
+        let Some(range) = self.ranges.get_mut(&id) else { return };
+        match &mut range.state {
+            State::Open(_) => self.drain(id, Cause::Failure),
+            State::Creating { segment, base } => {
+                let ending = Ending::new(*segment, *base, Cause::Failure, Step::Fencing);
+                range.state = State::Ending(Ending { committed_end: Some(ending.base), ..ending });
+            }
+            State::Ending(Ending { step: Step::Draining { .. }, .. }) => {}
+            // It is on its way.
+            State::Ending(_)
+            | State::Idle
+            | State::Blocked
+            | State::Registering
+            | State::Unmade { .. }
+            | State::Stale { .. }
+            | State::Stopped => return,
+        }
+        self.leave_to_healing(id);
+    }
+
+    /// Producers wait no longer for a segment that others are to end.
+    fn overdue(&mut self, id: RangeId) {
+        self.restart_done(id);
+        self.refuse_waiting(id, produce::Error::Unavailable);
+        self.ancestor_stuck(id);
+        self.end_more_stale();
     }
 
     /// The copy answered the fence.
-    pub(crate) fn fenced(&mut self, id: RangeId, result: Result<Extent, store::Error>) {
-        let Some((ending, _)) = self.ending(id) else { return };
-        let (segment, base) = (ending.segment, ending.base);
+    pub(crate) fn fenced(&mut self, segment: SegmentId, result: Result<Extent, store::Error>) {
+        let id = segment.range;
+        let Some(ending) = self.asking(segment) else { return };
+        let base = ending.base;
         match result {
             Ok(extent) => self.adopt(id, extent),
             // A fence of an earlier try, under a later epoch than this node remembers.
@@ -187,13 +263,17 @@ impl Node {
                 self.fence(id);
             }
             Err(store::Error::Sealed { .. }) => {
-                self.core.ask(Owner::Inspect(id), store::Request::Inspect { segment });
+                self.core.ask(Owner::Inspect(segment), store::Request::Inspect { segment });
             }
             // Its registration committed and the process ended before the copy was made.
             Err(store::Error::NoSuchSegment) => {
                 self.core.notice(Notice::SegmentMissing { segment });
                 let (epoch, state) = (EPOCH_FIRST, store::State::Sealed);
-                self.record(id, Extent { base, end: base, bytes: 0, epoch, last_append: None, state });
+                let rebuilding = false;
+                self.record(
+                    id,
+                    Extent { base, end: base, bytes: 0, epoch, last_append: None, rebuilding, state },
+                );
             }
             Err(store::Error::Latched(reason)) => self.stop_range(id, &format!("{reason:?}")),
             Err(store::Error::Damaged(damage)) => self.stop_range(id, &format!("{damage:?}")),
@@ -201,8 +281,22 @@ impl Node {
         }
     }
 
+    /// The ending of a segment that waits for its copy's answer.
+    fn asking(&mut self, segment: SegmentId) -> Option<&mut Ending> {
+        let (ending, _) = self.ending(segment.range)?;
+        let asks = matches!(ending.step, Step::Fencing | Step::Sealing);
+        (asks && ending.segment == segment).then_some(ending)
+    }
+
+    /// The copy was looked at, which was sealed already.
+    pub(crate) fn inspected(&mut self, segment: SegmentId, extent: Extent) {
+        if self.asking(segment).is_some() {
+            self.adopt(segment.range, extent);
+        }
+    }
+
     /// Where the copy stands, once it takes no more appends under this primary's epoch.
-    pub(crate) fn adopt(&mut self, id: RangeId, extent: Extent) {
+    fn adopt(&mut self, id: RangeId, extent: Extent) {
         if self.plant_resume(id, extent) {
             return;
         }
@@ -226,12 +320,17 @@ impl Node {
         let Some((ending, appended_at)) = self.ending(id) else { return };
         ending.step = Step::Sealing;
         *appended_at = (*appended_at).max(wall);
-        let request = store::Request::Seal { segment: ending.segment, end, at: *appended_at };
-        self.core.ask(Owner::Seal(id), request);
+        let segment = ending.segment;
+        let request = store::Request::Seal { segment, end, at: *appended_at };
+        self.core.ask(Owner::Seal(segment), request);
     }
 
     /// The copy is sealed, or not.
-    pub(crate) fn sealed(&mut self, id: RangeId, result: Result<Extent, store::Error>) {
+    pub(crate) fn sealed(&mut self, segment: SegmentId, result: Result<Extent, store::Error>) {
+        let id = segment.range;
+        if self.asking(segment).is_none() {
+            return;
+        }
         match result {
             Ok(extent) => self.record(id, extent),
             Err(store::Error::Latched(reason)) => self.stop_range(id, &format!("{reason:?}")),
@@ -262,34 +361,65 @@ impl Node {
         let Some((ending, _)) = self.ending(id) else { return };
         let Step::Recording(extent) = ending.step else { return };
         let (segment, cause) = (ending.segment, ending.cause);
+        let over = self.core.meta.of(id.topic).segment(segment).is_none_or(|listed| !listed.is_active());
         match result {
-            Ok(()) => self.ended(id, segment, cause, (extent.base, extent.end)),
+            // Of an earlier one, when it is not.
+            Ok(()) if !over => {}
+            Ok(()) => {
+                self.core.notice(Notice::SegmentSealed { segment, end: extent.end, cause });
+                if extent.end == extent.base {
+                    self.core.delete_segment(segment);
+                }
+                let at = self.ranges.get(&id).map(|range| range.appended_at).unwrap_or_default();
+                self.dismiss(id, Some((extent.end, at)));
+                self.ended(id, extent.end);
+            }
             Err(error) => self.stuck(id, &error.to_string()),
         }
     }
 
-    /// The tables say that a segment ended whose end this node had given up recording, or waits for; `false` when it
-    /// does not.
+    /// The tables say that a segment ended: whatever this node was doing about it is over. `false` when that was
+    /// nothing.
     pub(crate) fn recorded_after_all(&mut self, id: RangeId, segment: SegmentId) -> bool {
+        let Some(range) = self.ranges.get_mut(&id) else { return false };
         let listed = self.core.meta.of(id.topic).segment(segment);
         let Some(extent) = listed.and_then(|listed| Some((listed.start, listed.end()?))) else {
             return false;
         };
-        let Some((ending, _)) = self.ending(id) else { return false };
-        let waits = ending.segment == segment && matches!(ending.step, Step::Recording(_) | Step::Stuck);
-        let cause = ending.cause;
-        if waits {
-            self.ended(id, segment, cause, extent);
+        if range.segment() != Some(segment) {
+            return false;
         }
-        waits
+        let (step, cause) = match &mut range.state {
+            State::Ending(ending) => (ending.step, ending.cause),
+            State::Open(_) => {
+                self.drain(id, Cause::Failure);
+                (Step::Handed { overdue: false }, Cause::Failure)
+            }
+            State::Creating { .. } | State::Unmade { .. } | State::Stale { .. } => {
+                self.stale.remove(&id);
+                range.state = State::Ending(Ending::new(segment, extent.0, Cause::Restart, Step::Fencing));
+                (Step::Handed { overdue: false }, Cause::Restart)
+            }
+            State::Idle | State::Blocked | State::Registering | State::Stopped => return false,
+        };
+        // Who ended it tells of it and sees to the rest.
+        if matches!(step, Step::Recording(_)) {
+            let (base, end) = extent;
+            self.core.notice(Notice::SegmentSealed { segment, end, cause });
+            if end == base {
+                self.core.delete_segment(segment);
+            }
+        }
+        self.ended(id, extent.1);
+        true
     }
 
-    fn ended(&mut self, id: RangeId, segment: SegmentId, cause: Cause, (base, end): (Offset, Offset)) {
+    /// The segment is over, wherever that was decided: what lies below its end is stored, and nothing else is.
+    fn ended(&mut self, id: RangeId, end: Offset) {
         self.restart_done(id);
-        self.core.notice(Notice::SegmentSealed { segment, end, cause });
-        if end == base {
-            self.core.delete_segment(segment);
-        }
+        let in_flight = self.ending(id).map(|(ending, _)| std::mem::take(&mut ending.in_flight));
+        self.dismiss(id, None);
+        self.settle_in_flight(id, in_flight.unwrap_or_default(), end);
         self.reopen(id);
         self.ancestor_ended(id);
         self.wake_past(id);
@@ -322,13 +452,27 @@ impl Node {
             && at <= now
         {
             self.retries.pop_first();
-            if self.ending(id).is_some_and(|(ending, _)| ending.is_stuck()) {
-                self.fence(id);
+            let Some((ending, _)) = self.ending(id) else { continue };
+            let (segment, step) = (ending.segment, ending.step);
+            match step {
+                Step::Stuck if self.recorded_after_all(id, segment) => {}
+                Step::Stuck => self.fence(id),
+                Step::Handed { overdue } => {
+                    self.leave_to_healing(id);
+                    if !overdue {
+                        self.overdue(id);
+                    }
+                }
+                Step::Draining { .. } | Step::Fencing | Step::Sealing | Step::Recording(_) => {}
             }
         }
     }
 
     fn stop_range(&mut self, id: RangeId, detail: &str) {
+        if self.ranges.get(&id).is_some_and(|range| range.crew.is_some()) {
+            // The other copies say where it ends.
+            return self.leave_to_healing(id);
+        }
         self.restart_done(id);
         if let Some(range) = self.ranges.get_mut(&id) {
             range.state = State::Stopped;

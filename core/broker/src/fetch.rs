@@ -33,6 +33,9 @@ pub enum Error {
     /// The same, for no other reason than that too much is waiting.
     #[error("too much is waiting")]
     Overloaded,
+    /// The same, because no node can be reached that holds them.
+    #[error("no copy can be reached")]
+    Unavailable,
 }
 
 impl Error {
@@ -44,6 +47,7 @@ impl Error {
             Self::InvalidCursor => Reason::InvalidCursor,
             Self::Storage => Reason::Storage,
             Self::Overloaded => Reason::Overloaded,
+            Self::Unavailable => Reason::Unavailable,
         }
     }
 }
@@ -62,7 +66,7 @@ pub(crate) enum Parked {
 /// Where a fetch starts.
 enum Start {
     Unborn,
-    Topic { name: Bytes, id: TopicId, tiles: Vec<Tile>, member: Option<Box<Membered>> },
+    Topic { of: (Bytes, TopicId), group: Option<GroupName>, tiles: Vec<Tile>, member: Option<Box<Membered>> },
 }
 
 impl Node {
@@ -81,7 +85,7 @@ impl Node {
         match self.start(&request) {
             Err(error) => self.core.reply(id, Reply::Failed(error.reason())),
             Ok(Start::Unborn) => self.wait_for_topic(id, &request, deadline),
-            Ok(Start::Topic { name, id: topic, tiles, member }) => {
+            Ok(Start::Topic { of, group, tiles, member }) => {
                 let count = match request.max {
                     0 => limits::FETCH_RECORDS_DEFAULT,
                     max => max.min(limits::FETCH_RECORDS_MAX),
@@ -90,7 +94,9 @@ impl Node {
                 // A busy range must not starve the others: each reader begins with another one.
                 self.reading_turn = self.reading_turn.wrapping_add(1);
                 let purpose = Purpose::Fetch { deadline, member };
-                let reading = Reading::new((name, topic), tiles, self.reading_turn, most, purpose);
+                let reading = Reading::new(of, tiles, self.reading_turn, most, purpose).for_group(group);
+                let waits = deadline > self.core.now;
+                let reading = if waits { reading } else { reading.at_once(self.watches.turn()) };
                 self.read_on(id, reading);
             }
         }
@@ -124,7 +130,7 @@ impl Node {
         };
         let whole = self.core.meta.of(topic).whole_of(topic);
         let tiles = tiles::start(&known, &[], whole.as_slice());
-        Ok(Start::Topic { name, id: topic, tiles, member: None })
+        Ok(Start::Topic { of: (name, topic), group, tiles, member: None })
     }
 
     fn start_member(
@@ -139,8 +145,9 @@ impl Node {
         let share = self.join(&key, &member).map_err(|groups::Full| Error::Overloaded)?;
         let known = self.core.positions(&key.group, topic);
         let tiles = tiles::start(&known, &[], &share.spans);
+        let group = Some(key.group.clone());
         let member = Membered { key, cursor: share.cursor, request: kept(request) };
-        Ok(Start::Topic { name, id: topic, tiles, member: Some(Box::new(member)) })
+        Ok(Start::Topic { of: (name, topic), group, tiles, member: Some(Box::new(member)) })
     }
 
     fn wait_for_topic(&mut self, id: RequestId, request: &Fetch, deadline: Instant) {
@@ -169,7 +176,10 @@ impl Node {
                 // What there is by now is not known here.
                 return self.core.reply(id, Reply::Failed(Reason::Unavailable));
             }
-            if let Some(error) = reading.failed() {
+            let failed = reading.failed();
+            // What cannot be reached may come back while it waits.
+            let waits = failed == Some(Error::Unavailable) && deadline > self.core.now;
+            if let Some(error) = failed.filter(|_| !waits) {
                 return self.core.reply(id, Reply::Failed(error.reason()));
             }
             let exists = self.core.meta.of(reading.id()).topic(reading.id()).is_some();
@@ -203,6 +213,9 @@ impl Node {
     }
 
     fn answer_fetch(&mut self, id: RequestId, reading: Reading) {
+        if let Some(error) = reading.failed().filter(|_| reading.is_empty()) {
+            return self.core.reply(id, Reply::Failed(error.reason()));
+        }
         let reply = match reading.into_fetched() {
             Some((fetched, _)) => Reply::Fetched(fetched),
             None => Reply::Failed(Reason::InternalError),
@@ -221,6 +234,9 @@ impl Node {
 
     /// Something changed in a topic, in one range of it or everywhere: whoever waits for it looks again.
     pub(crate) fn wake(&mut self, topic: &[u8], range: Option<RangeId>) {
+        if let Some(range) = range {
+            self.tell_watchers(range);
+        }
         for (id, parked) in self.waiters.take_topic(topic) {
             self.resume(id, parked, range);
         }

@@ -1,6 +1,5 @@
 //! How much a node has of what it bounds, for whoever watches it.
 
-use metadata::vnode::Vnode;
 use storage::{raft_log, store};
 
 use crate::action::Cause;
@@ -64,7 +63,7 @@ impl Node {
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         let mut gauges = Gauges {
-            topics: self.core.meta.vnodes().map(Vnode::topic_count).sum(),
+            topics: self.core.meta.all_topics().count(),
             ranges: self.ranges.len(),
             blocked_ranges: self.blocked.len(),
             produces: self.load.waiting(),

@@ -30,12 +30,12 @@ impl Node {
             let name = topic.name.as_str().as_bytes();
             name > after && name.starts_with(prefix) && self.may_use(session, name)
         };
-        let of_vnode = |vnode| {
-            let wanted = Vnode::topics(vnode).filter(wanted).take(page(max) + 1);
-            wanted.map(move |(id, topic)| summary(vnode, id, topic))
-        };
-        let mut topics: Vec<TopicSummary> = self.core.meta.vnodes().flat_map(of_vnode).collect();
-        topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let listed = self.core.meta.all_topics().filter(|(_, id, topic)| wanted(&(*id, *topic)));
+        let mut listed: Vec<_> = listed.collect();
+        listed.sort_unstable_by(|(_, _, one), (_, _, other)| one.name.cmp(&other.name));
+        listed.truncate(page(max) + 1);
+        let mut topics: Vec<TopicSummary> =
+            listed.into_iter().map(|(vnode, id, topic)| summary(vnode, id, topic)).collect();
         let more = topics.len() > page(max);
         topics.truncate(page(max));
         self.core.reply(id, Reply::Topics(topics, more));

@@ -21,17 +21,23 @@ mod behind;
 mod cluster;
 pub mod commit;
 mod control;
+mod copies;
 mod cut;
 mod elsewhere;
 mod ending;
 pub mod fetch;
+mod followers;
 pub mod gauges;
 mod groups;
+pub mod healing;
+mod holders;
 mod inspect;
 mod liveness;
 mod login;
 pub mod meta;
 mod orphans;
+mod outlet;
+mod peers;
 mod place;
 pub mod planted;
 pub mod produce;
@@ -39,17 +45,23 @@ mod random;
 mod reading;
 mod replace;
 mod rests;
+mod retention;
 mod route;
+mod scrub;
 mod seek;
 mod segments;
+mod skips;
+mod spread;
 mod streams;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 mod tests;
 mod tiles;
 mod topics;
+pub mod upkeep;
 mod users;
 mod waiters;
+mod watch;
 #[cfg(feature = "planted")]
 pub mod witness;
 

@@ -22,23 +22,35 @@ use crate::action::{Action, Actions, Notice, Reply, Stop};
 use crate::auth::Session;
 use crate::config::Config;
 use crate::control::Control;
-use crate::event::{Admin, ConnectionId, Event, PeerEvent, Request, RequestId, Volume};
+use crate::copies::{Copies, CopyAnswer};
+use crate::event::{Admin, CallId, ConnectionId, Event, PeerEvent, Request, RequestId, Volume};
 use crate::fetch::Parked;
+use crate::followers::Looks;
 use crate::groups::Groups;
+use crate::healing::Healing;
 use crate::liveness::Liveness;
-use crate::meta::{Decided, Meta};
+use crate::meta::{Decided, Meta, Purpose};
 use crate::orphans::Orphans;
+use crate::outlet::Outlets;
 use crate::produce::Load;
 use crate::random::Random;
 use crate::reading::Reads;
+use crate::retention::Retention;
+use crate::scrub::Scrub;
 use crate::seek::Seeks;
 use crate::segments::{Range, State};
+use crate::skips::Skips;
+use crate::spread::Avoided;
 use crate::streams::Streams;
+use crate::upkeep;
 use crate::users::Seeding;
 use crate::waiters::Waiters;
+use crate::watch::{Told, Watches};
 
 /// How often the store gets to look at the time.
 const STORE_TICK: Duration = Duration::from_millis(250);
+/// The least time until a timer that is asked for.
+const SOON: Duration = Duration::from_millis(1);
 /// Foreign names told at a start.
 const FOREIGN_NAMES_MAX: usize = 10;
 
@@ -50,7 +62,13 @@ pub struct Node {
     pub(crate) topics: BTreeMap<Bytes, TopicId>,
     pub(crate) ranges: BTreeMap<RangeId, Range>,
     pub(crate) load: Load,
+    /// Records for ranges of other nodes.
+    pub(crate) outlets: Outlets,
     pub(crate) reads: Reads,
+    /// How far readers may go in segments of other nodes.
+    pub(crate) watches: Watches,
+    /// Other nodes that wait to be told how far they may go in segments of this one.
+    pub(crate) told: Told,
     pub(crate) waiters: Waiters<Parked>,
     pub(crate) streams: Streams,
     pub(crate) groups: Groups,
@@ -63,12 +81,19 @@ pub struct Node {
     pub(crate) blocked: BTreeSet<RangeId>,
     /// Ranges whose leftover segment was not taken up yet.
     pub(crate) stale: BTreeSet<RangeId>,
+    /// Ranges with a segment of which this node is primary and others hold copies.
+    pub(crate) replicated: BTreeSet<RangeId>,
+    pub(crate) looks: Looks,
     /// Leftovers being ended.
     pub(crate) restarts: usize,
     /// When old segments are looked for next.
     pub(crate) age_tick_at: Instant,
     /// Copies nobody lists.
     pub(crate) orphans: Orphans,
+    pub(crate) retention: Retention,
+    pub(crate) skips: Skips,
+    pub(crate) scrub: Scrub,
+    pub(crate) healing: Healing,
     /// Endings to try again.
     pub(crate) retries: BTreeSet<(Instant, RangeId)>,
     /// There once the cluster's tables are.
@@ -103,6 +128,9 @@ pub(crate) struct Core {
     pub(crate) meta: Meta,
     /// Which other nodes can be reached.
     pub(crate) liveness: Liveness,
+    /// Questions about copies of other nodes, and of other nodes about copies of this one.
+    pub(crate) copies: Copies,
+    pub(crate) avoided: Avoided,
     store: Store,
     store_actions: Vec<store::Action>,
     owners: BTreeMap<store::RequestId, Owner>,
@@ -117,21 +145,52 @@ pub(crate) struct Core {
 pub(crate) enum Owner {
     /// The append of a range that ends there (exclusive). Named, because one that finds the store full is
     /// answered before those that were made earlier.
-    Append { range: RangeId, end: Offset },
+    Append { segment: SegmentId, end: Offset },
     /// The copy a range is about to open.
-    Create(RangeId),
+    Create(SegmentId),
     /// An ending's fence.
-    Fence(RangeId),
+    Fence(SegmentId),
     /// An ending that found the copy sealed.
-    Inspect(RangeId),
+    Inspect(SegmentId),
     /// An ending's seal.
-    Seal(RangeId),
+    Seal(SegmentId),
+    /// A copy on another node, of a segment that this node is primary of; the answer is of no consequence when the
+    /// segment has ended.
+    Follow { segment: SegmentId, follower: usize, round: u32, bulk: bool },
+    /// What a follower lacks.
+    FollowRead { segment: SegmentId, follower: usize, round: u32 },
     /// A copy nobody lists any more.
     Delete(SegmentId),
+    /// A sealed copy that is read through.
+    Scrub(SegmentId),
     /// A search for a time.
     Seek { id: RequestId, segment: SegmentId },
     /// Everybody who waits for this read.
     Read { segment: SegmentId, from: Offset },
+    /// Another node. Of what it asked: the bytes it is counted with, and whether it goes behind what is urgent.
+    Served { node: NodeId, call: CallId, segment: SegmentId, bulk: bool, bytes: usize },
+    /// What is done so that segments end and copies are whole.
+    Heal { step: u64, bulk: bool },
+}
+
+impl Owner {
+    /// Whether what it sends to other nodes goes behind what is urgent.
+    pub(crate) fn is_bulk(self) -> bool {
+        match self {
+            Self::Heal { bulk, .. } | Self::Follow { bulk, .. } => bulk,
+            Self::Append { .. }
+            | Self::FollowRead { .. }
+            | Self::Create(_)
+            | Self::Fence(_)
+            | Self::Inspect(_)
+            | Self::Seal(_)
+            | Self::Delete(_)
+            | Self::Scrub(_)
+            | Self::Seek { .. }
+            | Self::Read { .. }
+            | Self::Served { .. } => false,
+        }
+    }
 }
 
 impl Node {
@@ -144,7 +203,10 @@ impl Node {
             topics: BTreeMap::new(),
             ranges: BTreeMap::new(),
             load: Load::default(),
+            outlets: Outlets::default(),
             reads: Reads::default(),
+            watches: Watches::default(),
+            told: Told::default(),
             waiters,
             streams: Streams::default(),
             groups: Groups::default(),
@@ -153,9 +215,15 @@ impl Node {
             reading_turn: 0,
             blocked: BTreeSet::new(),
             stale: BTreeSet::new(),
+            replicated: BTreeSet::new(),
+            looks: Looks::default(),
             restarts: 0,
             age_tick_at: Instant(0),
             orphans: Orphans::default(),
+            retention: Retention::default(),
+            skips: Skips::default(),
+            scrub: Scrub::default(),
+            healing: Healing::default(),
             retries: BTreeSet::new(),
             seeding: None,
             control: Control::new(),
@@ -202,7 +270,7 @@ impl Node {
             Event::Pushed { stream } => self.pushed(stream),
             Event::Gone(connection) => self.gone(connection),
             Event::Disk(volume, completion) => self.core.disk_done(volume, completion),
-            Event::Peer(node, event) => self.core.peer(node, event),
+            Event::Peer(node, event) => self.heard_of(node, event),
             Event::Leave => self.leave_cluster(),
             Event::Timer => {}
         }
@@ -263,14 +331,21 @@ impl Node {
         loop {
             let actions = std::mem::take(&mut self.core.store_actions);
             let decided = self.core.meta.take_decided();
-            if actions.is_empty() && decided.is_empty() {
+            let answers = self.core.copies.take_answers();
+            if actions.is_empty() && decided.is_empty() && answers.is_empty() {
                 return;
             }
             for action in actions {
                 self.store_action(action);
             }
+            if !decided.is_empty() {
+                self.outlets.look_soon(self.core.now);
+            }
             for decided in decided {
                 self.decided(decided);
+            }
+            for (holder, owner, answer) in answers {
+                self.copy_answered(holder, owner, answer);
             }
         }
     }
@@ -295,22 +370,30 @@ impl Node {
     fn store_reply(&mut self, owner: Owner, reply: store::Reply) {
         use store::Reply as R;
         match (owner, reply) {
-            (Owner::Append { range, end }, R::Appended { .. }) => self.appended(range, end, Ok(())),
-            (Owner::Append { range, end }, R::Failed(error)) => self.appended(range, end, Err(error)),
-            (Owner::Create(range), R::Created) => self.created(range, Ok(())),
-            (Owner::Create(range), R::Failed(error)) => self.created(range, Err(error)),
-            (Owner::Fence(range), R::Fenced(extent)) => self.fenced(range, Ok(extent)),
-            (Owner::Fence(range), R::Failed(error)) => self.fenced(range, Err(error)),
-            (Owner::Inspect(range), R::Inspected(extent)) => self.adopt(range, extent),
-            (Owner::Inspect(range), R::Failed(error)) => self.fenced(range, Err(error)),
-            (Owner::Seal(range), R::Sealed(extent)) => self.sealed(range, Ok(extent)),
-            (Owner::Seal(range), R::Failed(error)) => self.sealed(range, Err(error)),
-            (Owner::Seek { id, segment }, R::Sought(offset)) => self.sought(id, segment, Ok(offset)),
-            (Owner::Seek { id, segment }, R::Failed(error)) => self.sought(id, segment, Err(error)),
-            (Owner::Read { segment, from }, R::Read(batches)) => self.read(segment, from, Ok(batches)),
-            (Owner::Read { segment, from }, R::Failed(error)) => self.read(segment, from, Err(error)),
+            (Owner::Append { segment, end }, R::Appended { .. }) => self.appended(segment, end, Ok(())),
+            (Owner::Append { segment, end }, R::Failed(error)) => self.appended(segment, end, Err(error)),
+            (Owner::Create(segment), R::Created) => self.created(segment, Ok(())),
+            (Owner::Create(segment), R::Failed(error)) => self.created(segment, Err(error)),
+            (Owner::Fence(segment), R::Fenced(extent)) => self.fenced(segment, Ok(extent)),
+            (Owner::Fence(segment), R::Failed(error)) => self.fenced(segment, Err(error)),
+            (Owner::Inspect(segment), R::Inspected(extent)) => self.inspected(segment, extent),
+            (Owner::Inspect(segment), R::Failed(error)) => self.fenced(segment, Err(error)),
+            (Owner::Seal(segment), R::Sealed(extent)) => self.sealed(segment, Ok(extent)),
+            (Owner::Seal(segment), R::Failed(error)) => self.sealed(segment, Err(error)),
+            (Owner::Seek { .. } | Owner::Read { .. } | Owner::Heal { .. }, reply) => {
+                self.copy_answered(self.core.config.node, owner, CopyAnswer::Store(reply));
+            }
+            (Owner::Follow { segment, follower, round, .. }, reply) => {
+                self.followed(segment, follower, round, CopyAnswer::Store(reply));
+            }
+            (Owner::FollowRead { segment, follower, round }, reply) => {
+                self.read_for_follower(segment, follower, round, reply);
+            }
+            (Owner::Served { .. }, reply) => self.served_copy(owner, reply),
             (Owner::Delete(segment), R::Deleted) => self.copy_removed(segment, Ok(())),
             (Owner::Delete(segment), R::Failed(error)) => self.copy_removed(segment, Err(error)),
+            (Owner::Scrub(segment), R::Verified(report)) => self.scrubbed(segment, Ok(report)),
+            (Owner::Scrub(segment), R::Failed(error)) => self.scrubbed(segment, Err(error)),
             (owner, reply) => unreachable!("{owner:?} was answered {reply:?}"),
         }
     }
@@ -333,6 +416,9 @@ impl Node {
             Decided::Stop(stop) => self.stop(stop),
             Decided::Elsewhere { command, removed } => self.decided_elsewhere(&command, removed),
             Decided::Jumped(vnode) => self.tables_jumped(vnode),
+            Decided::Moved(topic) => self.topic_moved(topic),
+            Decided::Vanished(topic) => self.topic_vanished(topic),
+            Decided::RingStepped { fence, result } => self.ring_stepped(fence, result),
             Decided::MemberLost { group, node } => {
                 self.core.change_members(group, raft::Change::Remove(node))
             }
@@ -346,6 +432,11 @@ impl Node {
             Decided::Registered { range, result } => self.registered(range, result),
             Decided::SegmentSealed { range, result } => self.recorded(range, result),
             Decided::SegmentDeleted { segment } => self.remove_copy(segment),
+            Decided::Expired { segment, result } => self.segment_expired(segment, result),
+            Decided::Confirmed { purpose: Purpose::Retention, confirmed } => self.retention_confirmed(confirmed),
+            Decided::Confirmed { purpose: Purpose::Orphans, confirmed } => self.orphans_confirmed(confirmed),
+            Decided::SegmentEnded { segment, result } => self.end_recorded(segment, result),
+            Decided::ReplicasSet { segment, result } => self.replicas_set(segment, result),
             Decided::Committed { id, result } => self.committed(id, result),
         }
     }
@@ -396,19 +487,18 @@ impl Node {
         }
         // A primary never resumes appending to a segment of an earlier process lifetime.
         for (segment, listed, topic) in self.core.meta.active_segments() {
-            let state = if listed.replicas.first() == Some(&self.core.config.node) {
-                self.stale.insert(segment.range);
-                State::Stale { segment, base: listed.start }
-            } else {
-                State::Stopped
-            };
+            // What other nodes are to end becomes known when it is asked for.
+            if listed.replicas.first() != Some(&self.core.config.node) {
+                continue;
+            }
+            self.stale.insert(segment.range);
+            let state = State::Stale { segment, base: listed.start };
             let topic = Bytes::copy_from_slice(topic.as_str().as_bytes());
             let appended_at = self.last_time(segment.range).max(self.time_before(segment.range));
             self.ranges.insert(segment.range, Range::new(topic, state, appended_at));
         }
         self.phase = Phase::Serving;
         self.core.out.push(Action::Ready);
-        self.sweep_orphans();
         self.end_more_stale();
     }
 
@@ -426,15 +516,20 @@ impl Node {
     /// Does what is due about segments and their copies.
     fn keep_segments(&mut self) {
         self.roll_old();
+        self.keep_followers();
         self.retry_endings();
         self.remove_more();
+        self.keep_retention();
+        self.keep_scrub();
+        self.keep_orphans();
+        self.keep_healing();
     }
 
     /// When something is due about them next.
     fn next_segment_work(&self) -> Option<Instant> {
         let age = self.core.config.segment_age.map(|_| self.age_tick_at);
         let retry = self.retries.first().map(|(at, _)| *at);
-        [age, retry, self.orphans.retry_at].into_iter().flatten().min()
+        [age, retry, self.next_look_at_followers(), self.orphans.retry_at, self.next_retention(), self.next_scrub(), self.next_orphans(), self.next_healing()].into_iter().flatten().min()
     }
 
     /// Does what is due and tells the driver when to come back.
@@ -444,6 +539,8 @@ impl Node {
             self.core.tick_store();
         }
         self.expire_waiters();
+        self.keep_outlets();
+        self.keep_watches();
         self.evict_members();
         if self.phase != Phase::Suspended {
             self.keep_segments();
@@ -454,11 +551,16 @@ impl Node {
         self.serve_when_recovered();
         self.settle();
         let waiting = self.waiters.next_deadline().filter(|at| *at < Instant(u64::MAX));
+        let watches = [self.watches.next_retry(), self.told.next_due()];
+        let outlets = self.outlets.next_look();
         let members = self.groups.next_tick();
         let segments = self.next_segment_work().filter(|_| self.phase != Phase::Suspended);
         let due =
             [Some(self.core.store_tick_at), waiting, members, segments, metadata, self.control.next_look()];
-        let next = due.into_iter().flatten().min();
+        let next = due.into_iter().chain([outlets]).chain(watches).flatten().min();
+        // What came due while this was worked out gets a timer of its own: the last one may have come already, and
+        // nobody gives it again.
+        let next = next.map(|at| at.max(now.plus(SOON)));
         if next != self.core.wake_at {
             self.core.wake_at = next;
             self.core.out.extend(next.map(Action::WakeAt));
@@ -473,7 +575,9 @@ impl Core {
             wall: WallTime(0),
             random: Random::new(config.seed),
             meta: Meta::new(&config),
-            liveness: Liveness::default(),
+            liveness: Liveness::new(config.node),
+            copies: Copies::default(),
+            avoided: Avoided::default(),
             store: Store::new(config.store.clone()),
             store_actions: Vec::new(),
             owners: BTreeMap::new(),
@@ -497,8 +601,9 @@ impl Core {
         }
     }
 
-    fn peer(&mut self, node: NodeId, event: PeerEvent) {
-        self.liveness.heard(node, &event);
+    /// What the metadata has to do with.
+    pub(crate) fn peer(&mut self, node: NodeId, event: PeerEvent) {
+        self.liveness.heard(node, &event, self.now);
         self.meta.peer(node, event, &mut self.out);
     }
 
@@ -520,9 +625,19 @@ impl Core {
         self.store.gauges()
     }
 
+    /// What there is of one copy here.
+    pub(crate) fn copy_status(&self, segment: SegmentId) -> Option<store::Status> {
+        self.store.status(segment)
+    }
+
     /// The copies that are here, in the order of their ids.
     pub(crate) fn copies(&self) -> impl Iterator<Item = (SegmentId, store::Status)> {
         self.store.copies()
+    }
+
+    /// What there is of one copy here.
+    pub(crate) fn copy(&self, segment: SegmentId) -> Option<store::Status> {
+        self.store.status(segment)
     }
 
     pub(crate) fn reply(&mut self, id: RequestId, reply: Reply) {
@@ -531,5 +646,9 @@ impl Core {
 
     pub(crate) fn notice(&mut self, notice: Notice) {
         self.out.push(Action::Notice(notice));
+    }
+
+    pub(crate) fn upkeep(&mut self, notice: upkeep::Notice) {
+        self.notice(Notice::Upkeep(notice));
     }
 }

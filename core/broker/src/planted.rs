@@ -11,9 +11,8 @@ use types::{Offset, RangeId, RangeSeq};
 use crate::action::{Cause, Reply};
 use crate::config::Config;
 use crate::cut::Piece;
-use crate::event::RequestId;
 use crate::node::{Node, Owner};
-use crate::produce;
+use crate::produce::{self, Asker};
 use crate::segments::{InFlight, Open, Range, State};
 
 /// A bug.
@@ -94,11 +93,45 @@ pub enum Bug {
     CountLearner,
     /// Between nodes: an entry answers whoever waits under its number, whoever proposed it.
     HearForeign,
+    /// What another node is primary of is read as far as its copy goes, committed or not.
+    ReadPastCommitted,
+    /// Between nodes: a change of the ring is made under the fence that the tables show when it is sent.
+    AnyFence,
+    /// Between nodes: a lease is taken for over as soon as it is seen.
+    TakeLease,
+    /// Between nodes: a node that was started again says what is listed of it beside what it is.
+    KeepAttributes,
+    /// Between nodes: a node serves before the vnodes were told what is theirs.
+    ReadyUncovered,
+    /// Between nodes: records are acknowledged as soon as the primary has them.
+    AckUnreplicated,
+    /// Between nodes: the primary's copy stands for a follower's, too.
+    CountPrimaryTwice,
+    /// Between nodes: a copy that was made in the place of another counts as if it were that.
+    CountRebuilding,
+    /// Between nodes: a segment ends where the copy ends that reaches least far, not furthest.
+    SealShortest,
+    /// Between nodes: a copy that is not there counts like one that never held anything.
+    CountNothing,
+    /// Between nodes: a copy that is brought to the length of its segment loses more than it has too much.
+    TrimBelowSeal,
+    /// Between nodes: a copy goes before the tables say that others hold its segment.
+    DeleteBeforeCommit,
+    /// Between nodes: a topic that its vnode gave away, and that was not seen at another yet, is taken for deleted.
+    GoneUnderway,
+    /// While the ring changes, topics are removed before they were copied.
+    RemoveUncopied,
+    /// Copies of a segment that is to expire are removed before the metadata has forgotten it.
+    RemoveFirst,
+    /// A topic whose policy is not defined is taken for one without a policy.
+    ExpireUnresolved,
+    /// A copy that nobody lists goes as soon as it is seen, however briefly it has been so.
+    SweepAtFirstSight,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 54] = [
         Self::AckEarly,
         Self::ReadUncommitted,
         Self::ResumeSegment,
@@ -136,6 +169,23 @@ impl Bug {
         Self::ResendUnknown,
         Self::CountLearner,
         Self::HearForeign,
+        Self::ReadPastCommitted,
+        Self::AnyFence,
+        Self::TakeLease,
+        Self::KeepAttributes,
+        Self::ReadyUncovered,
+        Self::AckUnreplicated,
+        Self::CountPrimaryTwice,
+        Self::CountRebuilding,
+        Self::SealShortest,
+        Self::CountNothing,
+        Self::TrimBelowSeal,
+        Self::DeleteBeforeCommit,
+        Self::GoneUnderway,
+        Self::RemoveUncopied,
+        Self::RemoveFirst,
+        Self::ExpireUnresolved,
+        Self::SweepAtFirstSight,
     ];
 }
 
@@ -175,13 +225,13 @@ impl Node {
         let early = self.core.config.has_bug(Bug::AckEarly);
         let dirty = self.core.config.has_bug(Bug::ReadUncommitted);
         let Some(Range { state: State::Open(open), .. }) = self.ranges.get_mut(&id) else { return };
-        let Some(append) = open.in_flight.back().copied() else { return };
+        let Some(append) = open.in_flight.back().cloned() else { return };
         if dirty && let Ok(piece) = Piece::of(batch, batch.header.base_offset) {
             open.committed_end = open.appended_end;
             self.reads.keep(open.segment, piece);
         }
         if early {
-            self.produced(append.id, append.bytes, Ok(append.count));
+            self.produced(append.asker, append.bytes, Ok(append.count));
         }
     }
 
@@ -197,7 +247,7 @@ impl Node {
             && drains
             && self.core.config.has_bug(Bug::AnswerTwice)
         {
-            self.core.reply(append.id, Reply::Stored(count));
+            append.asker.client().into_iter().for_each(|id| self.core.reply(id, Reply::Stored(count)));
         }
     }
 
@@ -207,7 +257,7 @@ impl Node {
         let (segment, restarted) = (ending.segment, ending.cause == Cause::Restart);
         let planted = restarted && self.core.config.has_bug(Bug::ResumeSegment);
         if planted {
-            self.core.ask(Owner::Inspect(id), store::Request::Inspect { segment });
+            self.core.ask(Owner::Inspect(segment), store::Request::Inspect { segment });
         }
         planted
     }
@@ -237,10 +287,10 @@ impl Node {
     /// A part of a request has its outcome.
     pub(crate) fn plant_before_settle(
         &self,
-        id: RequestId,
+        asker: Asker,
         result: Result<u32, produce::Error>,
     ) -> Result<u32, produce::Error> {
-        let planted = self.core.config.has_bug(Bug::ForgetFailedPart) && self.load.is_parted(id);
+        let planted = self.core.config.has_bug(Bug::ForgetFailedPart) && self.load.is_parted(asker);
         if planted { Ok(0) } else { result }
     }
 

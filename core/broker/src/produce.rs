@@ -14,16 +14,18 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use types::{TopicId, limits};
+use metadata::vnode::RangeState;
+use peer::message::part::{Append, AppendReply, Doubt, Refusal};
+use types::{NodeId, TopicId, limits};
 use wire::{Effect, Reason};
 
-use crate::action::Reply;
+use crate::action::{Action, Reply};
 use crate::auth::{Operation, Session};
-use crate::event::{Produce, RequestId};
+use crate::event::{CallId, Produce, RequestId};
 use crate::meta;
 use crate::node::Node;
 use crate::place::{Part, Records};
-use crate::route::Unrouted;
+use crate::route::{Primary, Unrouted};
 use crate::segments::Waiting;
 
 /// Why records were not acknowledged.
@@ -47,9 +49,21 @@ pub enum Error {
     /// Metadata could not be written; nothing was stored.
     #[error("metadata could not be written")]
     Unavailable,
+    /// The topic's metadata moves to another vnode; nothing was stored.
+    #[error("the topic moves")]
+    Migrating,
     /// The topic was sealed while the request ran; a part of it may be stored.
     #[error("sealed before every part was stored")]
     Sealed,
+    /// Whoever was to store it did not answer; what was stored is unknown.
+    #[error("no answer from whoever was to store it")]
+    Unanswered,
+    /// Too few copies answered in time; what was stored is unknown.
+    #[error("too few copies answered")]
+    NoQuorum,
+    /// The records of one range are more than one node sends another at a time; nothing was stored.
+    #[error("too large to be sent to another node")]
+    TooLarge,
 }
 
 impl Error {
@@ -63,17 +77,28 @@ impl Error {
             Self::Overloaded => Reason::Overloaded,
             Self::Storage => Reason::Storage,
             Self::Unavailable => Reason::Unavailable,
+            Self::Migrating => Reason::Migrating,
             Self::Sealed => Reason::Sealed,
+            Self::Unanswered => Reason::Timeout,
+            Self::NoQuorum => Reason::NoQuorum,
+            Self::TooLarge => Reason::FrameTooLarge,
         }
     }
 
     /// The same, when other parts of the request may be stored: no reason may say that nothing was.
     fn of_a_part(self) -> Self {
         match self {
-            Self::Overloaded => Self::Storage,
+            Self::Overloaded | Self::TooLarge => Self::Storage,
             Self::Unroutable => Self::Sealed,
             // With a topic go all its records.
-            Self::Denied | Self::NoSuchTopic | Self::Storage | Self::Unavailable | Self::Sealed => self,
+            Self::Denied
+            | Self::NoSuchTopic
+            | Self::Storage
+            | Self::Unavailable
+            | Self::Migrating
+            | Self::Sealed
+            | Self::Unanswered
+            | Self::NoQuorum => self,
         }
     }
 }
@@ -92,6 +117,7 @@ impl From<meta::Error> for Error {
         match error {
             meta::Error::NoSuchTopic => Self::NoSuchTopic,
             meta::Error::Sealed => Self::Unroutable,
+            meta::Error::Migrating => Self::Migrating,
             meta::Error::Unavailable
             | meta::Error::Unknown
             | meta::Error::AlreadyExists
@@ -106,13 +132,37 @@ impl From<meta::Error> for Error {
     }
 }
 
+/// Who waits until records are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Asker {
+    /// A client of this node.
+    Client(RequestId),
+    /// Another node, for a client of its own: the records are a part of a request that it has placed.
+    Peer {
+        /// Which one.
+        node: NodeId,
+        /// What it asked.
+        call: CallId,
+    },
+}
+
+impl Asker {
+    /// The request of a client of this node.
+    pub(crate) fn client(self) -> Option<RequestId> {
+        match self {
+            Self::Client(id) => Some(id),
+            Self::Peer { .. } => None,
+        }
+    }
+}
+
 /// Produce requests that were accepted and not answered.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     requests: usize,
     bytes: usize,
     /// Requests of several parts; one of a single part is not here.
-    parted: BTreeMap<RequestId, Parted>,
+    parted: BTreeMap<Asker, Parted>,
 }
 
 /// A request of several parts.
@@ -134,8 +184,8 @@ impl Load {
     }
 
     /// Whether a request that waits has several parts.
-    pub(crate) fn is_parted(&self, id: RequestId) -> bool {
-        self.parted.contains_key(&id)
+    pub(crate) fn is_parted(&self, asker: Asker) -> bool {
+        self.parted.contains_key(&asker)
     }
 
     fn admit(&mut self, bytes: usize) -> Result<(), Error> {
@@ -151,11 +201,11 @@ impl Load {
     }
 
     /// One part of a request, which had `count` records, became `parts` of them.
-    fn part(&mut self, id: RequestId, count: u32, parts: usize) {
+    pub(crate) fn part(&mut self, asker: Asker, count: u32, parts: usize) {
         assert!(parts > 0, "a part does not vanish");
         if parts > 1 {
             let parted =
-                self.parted.entry(id).or_insert(Parted { left: 1, count, failed: None, stored: false });
+                self.parted.entry(asker).or_insert(Parted { left: 1, count, failed: None, stored: false });
             parted.left += parts - 1;
         }
     }
@@ -163,13 +213,13 @@ impl Load {
     /// One part of so many bytes has its outcome; gives the outcome of its request once all parts have theirs.
     fn settle(
         &mut self,
-        id: RequestId,
+        asker: Asker,
         bytes: usize,
         result: Result<u32, Error>,
     ) -> Option<Result<u32, Error>> {
         assert!(self.bytes >= bytes, "a part is settled once, as it was admitted");
         self.bytes -= bytes;
-        let result = match self.parted.entry(id) {
+        let result = match self.parted.entry(asker) {
             Entry::Vacant(_) => result,
             Entry::Occupied(mut entry) => {
                 let parted = entry.get_mut();
@@ -215,47 +265,114 @@ impl Node {
         let bytes = records.len();
         let parts = self.place_records(topic, Records { records, count, crc })?;
         self.load.admit(bytes)?;
-        self.load.part(id, count, parts.len());
+        let asker = Asker::Client(id);
+        self.load.part(asker, count, parts.len());
         for part in parts {
-            self.append_part(id, part);
+            self.append_part(asker, part);
         }
         Ok(())
     }
 
-    fn append_part(&mut self, id: RequestId, part: Part) {
+    fn append_part(&mut self, asker: Asker, part: Part) {
         let Part { range, records, count, crc } = part;
+        if self.goes_by_outlet(range) || self.primary_of(range) != Primary::Here {
+            return self.send_out(range, Waiting { asker, records: Records { records, count, crc } });
+        }
         self.know_range(range);
         if self.plant_held(range) {
-            return self.produced(id, records.len(), Err(Error::Storage));
+            return self.produced(asker, records.len(), Err(Error::Storage));
         }
-        self.append_to(range, Waiting { id, records: Records { records, count, crc } });
+        self.append_to(range, Waiting { asker, records: Records { records, count, crc } });
     }
 
     /// Places a request again that waits for a range which takes no more records.
     pub(crate) fn append_again(&mut self, topic: TopicId, request: Waiting) {
-        let Waiting { id, records } = request;
+        let Waiting { asker, records } = request;
         let (bytes, count) = (records.records.len(), records.count);
+        if let Asker::Peer { .. } = asker {
+            // Whoever has placed it places it again, in the order in which its client sent.
+            return self.produced(asker, bytes, Err(Error::Unroutable));
+        }
         match self.place_records(topic, records) {
             Ok(parts) => {
-                self.load.part(id, count, parts.len());
+                self.load.part(asker, count, parts.len());
                 for part in parts {
-                    self.append_part(id, part);
+                    self.append_part(asker, part);
                 }
             }
-            Err(error) => self.produced(id, bytes, Err(error.into())),
+            Err(error) => self.produced(asker, bytes, Err(error.into())),
         }
     }
 
     /// One part of an accepted request, of so many bytes, has its outcome.
-    pub(crate) fn produced(&mut self, id: RequestId, bytes: usize, result: Result<u32, Error>) {
-        let result = self.plant_before_settle(id, result);
-        let reply = match self.load.settle(id, bytes, result) {
-            None => return,
-            Some(Ok(count)) => Reply::Stored(count),
-            Some(Err(error)) => Reply::Failed(error.reason()),
-        };
-        self.core.reply(id, reply);
+    pub(crate) fn produced(&mut self, asker: Asker, bytes: usize, result: Result<u32, Error>) {
+        let result = self.plant_before_settle(asker, result);
+        let Some(result) = self.load.settle(asker, bytes, result) else { return };
+        match asker {
+            Asker::Client(id) => {
+                let reply = match result {
+                    Ok(count) => Reply::Stored(count),
+                    Err(error) => Reply::Failed(error.reason()),
+                };
+                self.core.reply(id, reply);
+            }
+            Asker::Peer { node, call } => {
+                let message = peer::Message::AppendReply(told(result));
+                self.core.out.push(Action::Answer { to: node, call, message });
+            }
+        }
     }
+
+    /// Another node asks for records to be appended to a range.
+    pub(crate) fn append_for(&mut self, node: NodeId, call: CallId, append: Append) {
+        let answer = match self.accept_part(node, call, append) {
+            Ok(()) => return,
+            Err(refusal) => peer::Message::AppendReply(AppendReply::NotStored(refusal)),
+        };
+        self.core.out.push(Action::Answer { to: node, call, message: answer });
+    }
+
+    fn accept_part(&mut self, node: NodeId, call: CallId, append: Append) -> Result<(), Refusal> {
+        let Append { range, count, crc, records } = append;
+        if !self.serves() {
+            return Err(Refusal::NotPrimary { hint: None });
+        }
+        let vnode = self.core.meta.of(range.topic);
+        let listed = vnode.range(range).ok_or(Refusal::NoSuchTopic)?;
+        if listed.state != RangeState::Active {
+            return Err(Refusal::Sealed);
+        }
+        let primary = vnode.active_segment(range).and_then(|(_, active)| active.replicas.first().copied());
+        if primary.is_some_and(|primary| primary != self.core.config.node) {
+            return Err(Refusal::NotPrimary { hint: primary });
+        }
+        // The checksum is what the copies will vouch for; what does not match it was never a client's.
+        if crc32fast::hash(&records) != crc {
+            return Err(Refusal::Unavailable);
+        }
+        self.load.admit(records.len()).map_err(|_| Refusal::Overloaded)?;
+        self.know_range(range);
+        let asker = Asker::Peer { node, call };
+        self.append_to(range, Waiting { asker, records: Records { records, count, crc } });
+        Ok(())
+    }
+}
+
+/// What another node is told of its part.
+fn told(result: Result<u32, Error>) -> AppendReply {
+    let refusal = match result {
+        Ok(count) => return AppendReply::Stored { count },
+        Err(Error::Storage) => return AppendReply::Unknown(Doubt::Storage),
+        Err(Error::Unanswered | Error::NoQuorum) => return AppendReply::Unknown(Doubt::Timeout),
+        // Only a request of several parts ends so, and what was asked for another node is one.
+        Err(Error::Denied | Error::Sealed) => return AppendReply::Unknown(Doubt::Storage),
+        Err(Error::NoSuchTopic) => Refusal::NoSuchTopic,
+        Err(Error::Unroutable) => Refusal::Sealed,
+        Err(Error::Overloaded) => Refusal::Overloaded,
+        Err(Error::TooLarge) => Refusal::Unroutable,
+        Err(Error::Unavailable | Error::Migrating) => Refusal::Unavailable,
+    };
+    AppendReply::NotStored(refusal)
 }
 
 #[cfg(test)]
@@ -263,8 +380,8 @@ mod tests {
     use super::*;
     use crate::event::ConnectionId;
 
-    fn id(number: u64) -> RequestId {
-        RequestId { connection: ConnectionId(1), number }
+    fn id(number: u64) -> Asker {
+        Asker::Client(RequestId { connection: ConnectionId(1), number })
     }
 
     #[test]
@@ -319,7 +436,8 @@ mod tests {
         assert_eq!(of_two(Err(Error::Overloaded), Ok(4)), Err(Error::Storage));
         assert_eq!(of_two(Err(Error::Overloaded), Err(Error::Storage)), Err(Error::Storage));
         assert_eq!(of_two(Err(Error::Overloaded), Err(Error::Unroutable)), Err(Error::Overloaded));
-        for error in [Error::Overloaded, Error::Unroutable, Error::Storage, Error::Unavailable] {
+        let errors = [Error::Overloaded, Error::Unroutable, Error::Storage, Error::Unavailable];
+        for error in errors.into_iter().chain([Error::Unanswered, Error::TooLarge]) {
             assert_eq!(error.of_a_part().reason().effect(), Effect::Unknown, "{error}");
         }
     }

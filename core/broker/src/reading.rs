@@ -13,14 +13,14 @@
 //! - fetches that want the same place share one read;
 //! - a reader takes from its ranges in their order, whatever is read of the next ones meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use metadata::vnode::RangeState;
 use storage::format::batch::Batch;
 use storage::store;
 use types::cursor::{Cursor, CursorMember, FIXED_TOKEN_BYTES_MAX, TILE_TOKEN_BYTES_MAX, Tile};
-use types::{Instant, KeySpan, Offset, RangeId, SegmentId, TopicId, limits};
+use types::{GroupName, Instant, KeySpan, Offset, RangeId, RangeSeq, SegmentId, TopicId, limits};
 
 use crate::action::{Fetched, Notice, Run};
 use crate::ahead::Ahead;
@@ -28,7 +28,8 @@ use crate::cut::{Filter, Piece, Room, Selected};
 use crate::event::{ConnectionId, Fetch, RequestId};
 use crate::fetch;
 use crate::groups;
-use crate::node::{Node, Owner};
+use crate::holders::{Tried, Unread};
+use crate::node::Node;
 use crate::planted::Bug;
 use crate::rests::Rests;
 use crate::segments::Range;
@@ -46,6 +47,9 @@ const LOOKS_PER_READ: usize = 8;
 pub(crate) struct Reading {
     topic: Bytes,
     id: TopicId,
+    group: Option<GroupName>,
+    /// It had a position when it began.
+    positioned: bool,
     /// Sorted and disjoint.
     tiles: Vec<Tile>,
     /// Index of the tile being read.
@@ -64,6 +68,10 @@ pub(crate) struct Reading {
     asked: Option<RangeId>,
     runs: Vec<Run>,
     failed: Option<fetch::Error>,
+    /// Ranges that could not be read when it came to them last.
+    lost: BTreeSet<RangeSeq>,
+    /// Its turn, when it must be given everything that was acknowledged before it came: it does not wait for it.
+    fresh: Option<u64>,
     pub(crate) purpose: Purpose,
 }
 
@@ -106,6 +114,8 @@ impl Reading {
         let mut reading = Self {
             topic,
             id,
+            group: None,
+            positioned: tiles.iter().any(|tile| tile.range > RangeSeq(0) || tile.next > Offset::ZERO),
             turn: turn % tiles.len().max(1),
             left: 0,
             tiles,
@@ -118,6 +128,8 @@ impl Reading {
             asked: None,
             runs: Vec::new(),
             failed: None,
+            lost: BTreeSet::new(),
+            fresh: None,
             purpose,
         };
         reading.look_everywhere();
@@ -143,6 +155,20 @@ impl Reading {
         self.topic.clone()
     }
 
+    /// The same for a group, with members or without.
+    pub(crate) fn for_group(self, group: Option<GroupName>) -> Self {
+        Self { group, ..self }
+    }
+
+    pub(crate) fn group(&self) -> Option<&GroupName> {
+        self.group.as_ref()
+    }
+
+    /// Whether it had a position when it began.
+    pub(crate) fn is_positioned(&self) -> bool {
+        self.positioned
+    }
+
     pub(crate) fn id(&self) -> TopicId {
         self.id
     }
@@ -151,9 +177,16 @@ impl Reading {
         self.count == 0
     }
 
+    /// A reader that does not wait: it is given everything that was acknowledged before its turn.
+    pub(crate) fn at_once(self, turn: u64) -> Self {
+        Self { fresh: Some(turn), ..self }
+    }
+
     /// Why a range could not be read.
     pub(crate) fn failed(&self) -> Option<fetch::Error> {
-        self.failed
+        let is_lost = |tile: &Tile| self.lost.contains(&tile.range);
+        let lost = !self.lost.is_empty() && self.tiles.iter().any(is_lost);
+        self.failed.or(lost.then_some(fetch::Error::Unavailable))
     }
 
     /// Whether it has looked at so much for nothing that the client should hear how far it came.
@@ -295,6 +328,8 @@ pub(crate) enum Place {
         /// Whether the metadata or this node vouch for a record there.
         known: bool,
     },
+    /// In a segment of which this node does not know how far it may be read.
+    Unknown,
 }
 
 /// Reads in flight, and the rests of batches.
@@ -305,6 +340,7 @@ pub(crate) struct Reads {
     asked: BTreeMap<(SegmentId, Offset), Vec<RequestId>>,
     ahead: Ahead,
     rests: Rests,
+    pub(crate) tried: Tried,
 }
 
 impl Reads {
@@ -318,6 +354,21 @@ impl Reads {
         }
     }
 
+    /// Keeps a reader that waits for something else than a read.
+    pub(crate) fn wait(&mut self, id: RequestId, reading: Reading) {
+        self.running.insert(id, reading);
+    }
+
+    /// The reader that has waited; `None` when it is gone.
+    pub(crate) fn resume(&mut self, id: RequestId) -> Option<Reading> {
+        self.running.remove(&id)
+    }
+
+    /// Whether somebody waits for a read.
+    pub(crate) fn is_wanted(&self, key: (SegmentId, Offset)) -> bool {
+        self.asked.get(&key).is_some_and(|ids| !ids.is_empty())
+    }
+
     /// Serves a batch from memory; only a planted bug does that before the store vouches for it.
     pub(crate) fn keep(&mut self, segment: SegmentId, piece: Piece) {
         self.rests.put(segment, piece);
@@ -328,13 +379,42 @@ impl Node {
     /// Collects until the fetch is full, at the end, or has to wait for the disk.
     pub(crate) fn read_on(&mut self, id: RequestId, mut reading: Reading) {
         while let Some((range, tile)) = reading.current() {
+            reading.lost.remove(&range.seq);
             if self.is_at_open_end(range, tile.next) {
                 reading.next_tile();
                 continue;
             }
             match self.place(range, tile.next) {
-                Place::End => self.at_end(&mut reading),
+                Place::Unknown => match self.look_first(id, range, reading) {
+                    None => return,
+                    Some(back) => {
+                        reading = back;
+                        self.pass_lost(range, &mut reading);
+                    }
+                },
+                Place::End if self.has_to_look(&reading, range) => {
+                    match self.look_first(id, range, reading) {
+                        None => return,
+                        Some(back) => {
+                            reading = back;
+                            self.pass_lost(range, &mut reading);
+                        }
+                    }
+                }
+                Place::End => {
+                    if reading.fresh.is_none() {
+                        self.poll(range);
+                    }
+                    if let Some(end) = self.end_of_gone(range, tile.next) {
+                        self.skipped(&reading, tile, end);
+                        reading.move_to(end);
+                    }
+                    self.at_end(&mut reading);
+                }
                 Place::Segment { segment, from, .. } => {
+                    if from > tile.next {
+                        self.skipped(&reading, tile, from);
+                    }
                     reading.move_to(from);
                     let Some(piece) = self.reads.rests.take(segment, from) else {
                         let Some(batches) = self.reads.ahead.take((segment, from)) else {
@@ -352,6 +432,22 @@ impl Node {
             }
         }
         self.read_done(id, reading);
+    }
+
+    /// Whether a reader that does not wait has to be told of what was acknowledged before it came.
+    fn has_to_look(&self, reading: &Reading, range: RangeId) -> bool {
+        let Some(turn) = reading.fresh else { return false };
+        let elsewhere = self.active_elsewhere(range);
+        elsewhere.is_some_and(|(segment, _)| !self.watches.is_known_since(segment, turn))
+    }
+
+    /// A range cannot be read for now: the reader goes on with the next, and has not seen this one.
+    pub(crate) fn pass_lost(&mut self, range: RangeId, reading: &mut Reading) {
+        if reading.current().is_some_and(|(current, _)| current == range) {
+            reading.lost.insert(range.seq);
+            reading.next_tile();
+            self.lost(range);
+        }
     }
 
     /// Whether a range takes records and the reader has seen all. Asked first, because in a wide topic nearly
@@ -407,10 +503,6 @@ impl Node {
         self.reads.running.insert(id, reading);
     }
 
-    fn ask_store(&mut self, segment: SegmentId, from: Offset, bytes_max: usize) {
-        self.core.ask(Owner::Read { segment, from }, store::Request::Read { segment, from, bytes_max });
-    }
-
     /// Asks for what a reader wants next, in so many further ranges.
     fn read_ahead(&mut self, reading: &Reading, further: usize) {
         let (mut left, mut looks) = (further, further * LOOKS_PER_READ);
@@ -428,6 +520,10 @@ impl Node {
                     Place::Segment { segment, from, .. } => {
                         left -= 1;
                         self.ask_ahead(segment, from);
+                    }
+                    Place::Unknown => {
+                        left -= 1;
+                        self.look(range);
                     }
                     // The reader will go on with those that took its place, the lower first.
                     Place::End => next.extend(self.halves_of(range, offset, tile.span).into_iter().rev()),
@@ -459,12 +555,12 @@ impl Node {
         }
     }
 
-    /// The store answered a read: everybody who waits for it goes on.
+    /// A read has its outcome: everybody who waits for it goes on.
     pub(crate) fn read(
         &mut self,
         segment: SegmentId,
         from: Offset,
-        result: Result<Vec<Batch>, store::Error>,
+        result: Result<Vec<Batch>, Unread>,
     ) {
         let ids = self.reads.asked.remove(&(segment, from)).unwrap_or_default();
         if self.reads.ahead.answered((segment, from)) && ids.is_empty() {
@@ -475,13 +571,16 @@ impl Node {
             let Some(mut reading) = self.reads.running.remove(&id) else { continue };
             match &result {
                 Ok(batches) => self.take_batches(&mut reading, segment, from, batches),
-                Err(store::Error::EndOfData { .. }) => self.end_of_copy(&mut reading, segment, from),
+                Err(Unread::Store(store::Error::EndOfData { .. })) => self.end_of_copy(&mut reading, segment, from),
                 // It was sealed empty and removed, or its topic was: the place is another one by now.
-                Err(store::Error::NoSuchSegment) if !self.core.meta.lists(segment) => {}
+                Err(Unread::Store(store::Error::NoSuchSegment)) if !self.core.meta.lists(segment) => {}
                 // Nothing is wrong: it works when less is waiting.
-                Err(store::Error::Overloaded) => reading.give_up(fetch::Error::Overloaded),
+                Err(Unread::Store(store::Error::Overloaded)) => reading.give_up(fetch::Error::Overloaded),
                 Err(_) if self.core.config.has_bug(Bug::ErrorIsEnd) => reading.next_tile(),
-                Err(error) => self.read_failed(&mut reading, segment, from, &error.to_string()),
+                Err(Unread::Unavailable) => self.pass_lost(segment.range, &mut reading),
+                Err(Unread::Store(error)) => {
+                    self.read_failed(&mut reading, segment, from, &error.to_string());
+                }
             }
             self.read_on(id, reading);
         }
@@ -507,6 +606,7 @@ impl Node {
             Some(Place::Segment { known: true, .. }) => {
                 self.read_failed(reading, segment, from, "the copy ends before a record that was committed");
             }
+            Some(Place::Unknown) => {}
             Some(Place::Segment { known: false, .. } | Place::End) | None => reading.next_tile(),
         }
     }
@@ -536,6 +636,7 @@ impl Node {
 
     fn read_failed(&mut self, reading: &mut Reading, segment: SegmentId, offset: Offset, detail: &str) {
         self.core.notice(Notice::ReadFailed { segment, offset, detail: detail.to_owned() });
+        self.scrub_first(segment);
         reading.give_up(fetch::Error::Storage);
     }
 }

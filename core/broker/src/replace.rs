@@ -227,6 +227,7 @@ fn reason(error: meta::Error) -> Reason {
         meta::Error::TooManyRanges => Reason::TooManyRanges,
         meta::Error::Unknown => Reason::Timeout,
         meta::Error::Unavailable => Reason::Unavailable,
+        meta::Error::Migrating => Reason::Migrating,
         meta::Error::AlreadyExists
         | meta::Error::InvalidTopicName
         | meta::Error::TooManyGroups

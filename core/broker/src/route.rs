@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use metadata::vnode::{SegmentState, Topic};
+use placement::rank::{Item, rank};
 use types::cursor::Tile;
-use types::{Offset, RangeId, RangeSeq, TopicId, TopicName, WallTime};
+use types::{NodeId, Offset, RangeId, RangeSeq, SegmentId, SegmentSeq, TopicId, TopicName, WallTime};
 
 use crate::node::Node;
 use crate::planted::Bug;
@@ -27,7 +28,48 @@ pub(crate) enum Unrouted {
     NoActiveRange,
 }
 
+/// Who takes the records of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Primary {
+    /// This node.
+    Here,
+    /// Another one, whether or not it can be reached.
+    At(NodeId),
+    /// Nobody, before something changes elsewhere.
+    Nobody,
+}
+
 impl Node {
+    /// Who takes the records of a range that takes records: the node that its active segment was registered for, and
+    /// without one the node that shall be.
+    pub(crate) fn primary_of(&self, id: RangeId) -> Primary {
+        let known = self.ranges.get(&id);
+        if known.is_some_and(Range::is_at_work) {
+            return Primary::Here;
+        }
+        if known.is_some_and(Range::is_others_to_end) {
+            return Primary::Nobody;
+        }
+        let own = self.core.config.node;
+        let vnode = self.core.meta.of(id.topic);
+        let active = vnode.active_segment(id).and_then(|(_, listed)| listed.replicas.first().copied());
+        let primary = active.unwrap_or_else(|| self.candidate(id));
+        if primary != own {
+            return Primary::At(primary);
+        }
+        // The segment of an ancestor is another node's to end.
+        let waits = active.is_none()
+            && vnode.open_ancestors_of(id).into_iter().any(|ancestor| self.is_elsewhere(ancestor));
+        if waits { Primary::Nobody } else { Primary::Here }
+    }
+
+    /// Who shall open the next segment of a range: the same answer on every node that sees the same nodes.
+    fn candidate(&self, id: RangeId) -> NodeId {
+        let own = self.core.config.node;
+        let item = Item::Segment(SegmentId { range: id, seq: SegmentSeq(0) });
+        rank(item, &self.core.able_nodes()).first().copied().unwrap_or(own)
+    }
+
     /// The topic of that name. A name that could not exist is an unknown topic.
     pub(crate) fn topic(&mut self, name: &Bytes) -> Option<TopicId> {
         if let Some(&id) = self.topics.get(name) {
@@ -80,9 +122,8 @@ impl Node {
 
     /// A lower bound for the time of whatever a range takes next, by what it holds itself.
     pub(crate) fn last_time(&self, id: RangeId) -> WallTime {
-        if let Some(range) = self.ranges.get(&id) {
-            return range.appended_at;
-        }
+        // Others may have taken its records since.
+        let known = self.ranges.get(&id).map(|range| range.appended_at).unwrap_or_default();
         // One that was registered and took nothing may have been opened by a clock that had stepped back.
         let last =
             self.core.meta.of(id.topic).segments_of(id).rev().take(2).map(|(_, segment)| {
@@ -91,15 +132,18 @@ impl Node {
                     SegmentState::Sealed(sealed) => sealed.at,
                 }
             });
-        last.max().unwrap_or_default()
+        last.max().unwrap_or_default().max(known)
     }
 
     /// Exclusive end of what may be read of a range, as far as this node knows.
     pub(crate) fn end_of(&self, id: RangeId) -> Offset {
         let vnode = self.core.meta.of(id.topic);
         match (vnode.active_segment(id), vnode.range(id)) {
-            (Some((_, active)), _) => {
-                self.ranges.get(&id).and_then(Range::committed_end).unwrap_or(active.start)
+            (Some((segment, active)), _) => {
+                let own = active.replicas.first() == Some(&self.core.config.node);
+                let told = || self.watches.end_of(segment);
+                let here = || self.ranges.get(&id).and_then(Range::committed_end);
+                if own { here() } else { told() }.unwrap_or(active.start)
             }
             (None, Some(range)) => range.sealed_end,
             (None, None) => Offset::ZERO,
@@ -122,16 +166,28 @@ impl Node {
         let at_boundary = from == listed.start && from > Offset::ZERO;
         let from = if skips && at_boundary { from.plus(1) } else { from };
         let state = self.ranges.get(&range).map(|range| &range.state);
+        let own = listed.replicas.first() == Some(&self.core.config.node);
         let (end, known) = match (listed.end(), state) {
             (Some(end), _) => (Some(end), true),
+            (None, _) if !own && self.core.config.has_bug(Bug::ReadPastCommitted) => (None, false),
+            // What its primary has told of it.
+            (None, _) if !own => match self.watches.end_of(segment) {
+                Some(end) => (Some(end), true),
+                None => return Place::Unknown,
+            },
             // Nobody may take the end of an undamaged beginning for the end of the data.
             (None, Some(State::Stopped)) => (None, true),
             // It is registered, which this node is about to hear, and holds nothing yet.
             (None, Some(State::Registering)) => (Some(listed.start), true),
             (None, Some(_)) => {
                 let end = self.ranges.get(&range).and_then(Range::committed_end);
+                if end.is_none() && listed.replicas.len() > 1 {
+                    // What an earlier process left here may not be on a quorum.
+                    return Place::Unknown;
+                }
                 (end, end.is_some())
             }
+            (None, None) if listed.replicas.len() > 1 => return Place::Unknown,
             (None, None) => (None, false),
         };
         let end = self.plant_end(range, end);

@@ -2,7 +2,8 @@
 //!
 //! Follows every key's history to the first record appended at or after the time. Append times never decrease
 //! along it, so whole segments and ranges are stepped over by when they ended, and only the segment that holds
-//! the time is asked. One question to the store at a time.
+//! the time is asked. One question to a copy at a time, and before it, where another node takes the records, one for
+//! how far they may be read.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,12 @@ use bytes::Bytes;
 use metadata::vnode::Segment;
 use storage::store;
 use types::cursor::{Cursor, Tile};
-use types::{Offset, RangeId, SegmentId, TopicId, WallTime, limits};
+use types::{NodeId, Offset, RangeId, SegmentId, TopicId, WallTime, limits};
 use wire::Reason;
 
 use crate::action::{Notice, Reply};
 use crate::auth::{Operation, Session};
+use crate::copies::{CopyAnswer, unreadable};
 use crate::event::RequestId;
 use crate::node::{Node, Owner};
 use crate::reading::Place;
@@ -29,6 +31,10 @@ pub(crate) struct Seek {
     found: Vec<Tile>,
     /// Slices whose place lies at or after this one.
     left: Vec<Tile>,
+    /// It is told of everything that was acknowledged before its turn.
+    turn: u64,
+    /// Copies that have failed the question on its way.
+    tried: Vec<NodeId>,
 }
 
 /// Searches under way, by request.
@@ -39,6 +45,8 @@ enum Next {
     Found(Tile),
     /// Only the copy knows.
     Ask(Tile, SegmentId),
+    /// Only its primary knows where the range ends.
+    Look(Tile, RangeId),
     /// Everything of the range is earlier, and others took its place.
     Later(Vec<Tile>),
 }
@@ -55,19 +63,20 @@ impl Node {
         };
         let whole = self.core.meta.of(topic).whole_of(topic);
         let beginning = tiles::start(&[], &[], whole.as_slice());
-        let mut seek = Seek { topic, at: WallTime(at_ms), found: Vec::new(), left: Vec::new() };
+        let (at, turn) = (WallTime(at_ms), self.watches.turn());
+        let mut seek = Seek { topic, at, found: Vec::new(), left: Vec::new(), turn, tried: Vec::new() };
         match at_ms {
             0 => seek.found = beginning,
-            u64::MAX => seek.found = self.ends(topic),
+            u64::MAX => seek.left = self.leaves(topic),
             _ => seek.left = beginning,
         }
         self.seek_on(id, seek);
     }
 
-    /// The end of every current range, as far as this node knows.
-    fn ends(&self, topic: TopicId) -> Vec<Tile> {
+    /// Every range that a reader at the end stands in.
+    fn leaves(&self, topic: TopicId) -> Vec<Tile> {
         let leaves = self.core.meta.of(topic).leaf_ranges_of(topic);
-        leaves.map(|(id, range)| Tile { range: id.seq, span: range.span, next: self.end_of(id) }).collect()
+        leaves.map(|(id, range)| Tile { range: id.seq, span: range.span, next: Offset::ZERO }).collect()
     }
 
     fn seek_on(&mut self, id: RequestId, mut seek: Seek) {
@@ -76,10 +85,17 @@ impl Node {
                 Next::Found(tile) => seek.found.push(tile),
                 Next::Later(tiles) => seek.left.extend(tiles),
                 Next::Ask(tile, segment) => {
-                    let at = seek.at;
+                    let own = self.core.config.node;
+                    let holder = self.next_holder(segment, tile.next, &[]).unwrap_or(own);
                     seek.left.push(tile);
+                    return self.seek_ask(id, seek, holder, segment);
+                }
+                Next::Look(tile, range) => {
+                    seek.left.push(tile);
+                    if !self.look_for_seek(id, range) {
+                        return self.core.reply(id, Reply::Failed(Reason::Unavailable));
+                    }
                     self.seeks.insert(id, seek);
-                    self.core.ask(Owner::Seek { id, segment }, store::Request::SeekTime { segment, at });
                     return;
                 }
             }
@@ -95,9 +111,33 @@ impl Node {
         self.core.reply(id, reply);
     }
 
+    fn seek_ask(&mut self, id: RequestId, seek: Seek, holder: NodeId, segment: SegmentId) {
+        let at = seek.at;
+        self.seeks.insert(id, seek);
+        self.ask_copy(holder, Owner::Seek { id, segment }, store::Request::SeekTime { segment, at });
+    }
+
+    /// The primary of a range told how far it may be read, or did not.
+    pub(crate) fn seek_looked(&mut self, id: RequestId, told: bool) {
+        let Some(seek) = self.seeks.remove(&id) else { return };
+        if told {
+            self.seek_on(id, seek);
+        } else {
+            self.core.reply(id, Reply::Failed(Reason::Unavailable));
+        }
+    }
+
     fn seek_step(&self, seek: &Seek, tile: Tile) -> Next {
         let vnode = self.core.meta.of(seek.topic);
         let range = RangeId { topic: seek.topic, seq: tile.range };
+        if let Some((active, _)) = self.active_elsewhere(range)
+            && !self.watches.is_known_since(active, seek.turn)
+        {
+            return Next::Look(tile, range);
+        }
+        if seek.at == WallTime(u64::MAX) {
+            return Next::Found(Tile { next: self.end_of(range), ..tile });
+        }
         // One that holds nothing is not asked: its copy may never have been made.
         let holds = |segment: &Segment| {
             let from = tile.next.max(segment.start);
@@ -119,9 +159,34 @@ impl Node {
         }
     }
 
-    /// The store answered where a time lies in a segment.
-    pub(crate) fn sought(&mut self, id: RequestId, segment: SegmentId, result: Result<Offset, store::Error>) {
+    /// A copy answered, or did not.
+    pub(crate) fn seek_answered(
+        &mut self,
+        holder: NodeId,
+        id: RequestId,
+        segment: SegmentId,
+        answer: CopyAnswer,
+    ) {
+        let error = match answer.or_failed() {
+            store::Reply::Sought(offset) => return self.sought(id, segment, Ok(offset)),
+            store::Reply::Failed(error) => error,
+            reply => unreadable(format!("not what was asked for: {reply:?}")),
+        };
         let Some(mut seek) = self.seeks.remove(&id) else { return };
+        seek.tried.push(holder);
+        let from = seek.left.last().map_or(Offset::ZERO, |tile| tile.next);
+        match self.next_holder(segment, from, &seek.tried) {
+            Some(next) => self.seek_ask(id, seek, next, segment),
+            None => {
+                self.seeks.insert(id, seek);
+                self.sought(id, segment, Err(error));
+            }
+        }
+    }
+
+    fn sought(&mut self, id: RequestId, segment: SegmentId, result: Result<Offset, store::Error>) {
+        let Some(mut seek) = self.seeks.remove(&id) else { return };
+        seek.tried.clear();
         let Some(tile) = seek.left.pop() else { return };
         let offset = match result {
             Ok(offset) => offset,
@@ -143,7 +208,12 @@ impl Node {
         // The active segment's end is the end of the data: what is appended next is later.
         match end {
             Some(end) if offset >= end => seek.left.push(Tile { next: end, ..tile }),
-            Some(_) | None => seek.found.push(Tile { next: offset, ..tile }),
+            Some(_) => seek.found.push(Tile { next: offset, ..tile }),
+            // What the copy holds further is not committed and may come to nothing.
+            None => {
+                let next = offset.min(self.end_of(segment.range)).max(tile.next);
+                seek.found.push(Tile { next, ..tile });
+            }
         }
         self.seek_on(id, seek);
     }

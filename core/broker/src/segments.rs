@@ -19,18 +19,19 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use metadata::vnode::RangeState;
 use storage::format::batch::{Batch, Flags, Header, Producer, Seed};
 use storage::store;
 use types::{Epoch, Instant, Offset, RangeId, SegmentId, WallTime};
 
 use crate::action::{Cause, Notice};
 use crate::ending::{Ending, Step};
-use crate::event::RequestId;
+use crate::followers::Crew;
 use crate::meta::{self, Registered};
 use crate::node::{Node, Owner};
 use crate::place::Records;
 use crate::planted::Bug;
-use crate::produce;
+use crate::produce::{self, Asker};
 
 /// Epoch a registration gives.
 pub(crate) const EPOCH_FIRST: Epoch = Epoch(1);
@@ -46,6 +47,8 @@ pub(crate) struct Range {
     pub(crate) topic: Bytes,
     /// Where its active segment stands.
     pub(crate) state: State,
+    /// The copies of that segment on other nodes, when there are any.
+    pub(crate) crew: Option<Box<Crew>>,
     /// Requests that wait for a segment, in arrival order. Counted in the node's load.
     pub(crate) waiting: VecDeque<Waiting>,
     /// Lower bound for the time of the next batch.
@@ -85,7 +88,7 @@ pub(crate) struct Open {
     pub(crate) base: Offset,
     /// Exclusive end of what was given out.
     pub(crate) appended_end: Offset,
-    /// Exclusive end of what may be read: synced on a quorum of one.
+    /// Exclusive end of what may be read: synced on a quorum, and here.
     pub(crate) committed_end: Offset,
     /// Bytes of the frames given out.
     pub(crate) bytes: u64,
@@ -96,19 +99,23 @@ pub(crate) struct Open {
 }
 
 /// One append on its way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct InFlight {
-    pub(crate) id: RequestId,
+    pub(crate) asker: Asker,
     pub(crate) count: u32,
     pub(crate) bytes: usize,
     /// Exclusive end of the batch.
     pub(crate) end: Offset,
+    /// When it was given that.
+    pub(crate) at: Instant,
+    /// What it brings, where it may turn out that it was not stored.
+    pub(crate) records: Option<Records>,
 }
 
 /// One produce that has no segment yet.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) id: RequestId,
+    pub(crate) asker: Asker,
     pub(crate) records: Records,
 }
 
@@ -120,7 +127,47 @@ impl Waiting {
 
 impl Range {
     pub(crate) fn new(topic: Bytes, state: State, appended_at: WallTime) -> Self {
-        Self { topic, state, waiting: VecDeque::new(), appended_at, paused_at: None }
+        Self { topic, state, crew: None, waiting: VecDeque::new(), appended_at, paused_at: None }
+    }
+
+    /// Whether this node is at something that its records go to, or wait for.
+    pub(crate) fn is_at_work(&self) -> bool {
+        match &self.state {
+            State::Open(_) | State::Registering | State::Creating { .. } => true,
+            State::Idle
+            | State::Blocked
+            | State::Unmade { .. }
+            | State::Stale { .. }
+            | State::Ending(_)
+            | State::Stopped => !self.waiting.is_empty(),
+        }
+    }
+
+    /// The segment that this node has to do with, if there is one.
+    pub(crate) fn segment(&self) -> Option<SegmentId> {
+        match &self.state {
+            State::Unmade { segment, .. } | State::Creating { segment, .. } | State::Stale { segment, .. } => {
+                Some(*segment)
+            }
+            State::Open(open) => Some(open.segment),
+            State::Ending(ending) => Some(ending.segment),
+            State::Idle | State::Blocked | State::Registering | State::Stopped => None,
+        }
+    }
+
+    /// Whether its segment ends, which this node does not do by itself: nothing is taken before that.
+    pub(crate) fn is_others_to_end(&self) -> bool {
+        match &self.state {
+            State::Ending(ending) => ending.is_stuck() && ending.is_others_to_end(),
+            State::Idle
+            | State::Blocked
+            | State::Registering
+            | State::Unmade { .. }
+            | State::Creating { .. }
+            | State::Open(_)
+            | State::Stale { .. }
+            | State::Stopped => false,
+        }
     }
 
     /// Exclusive end of what may be read while a segment takes appends.
@@ -170,7 +217,7 @@ impl Node {
     pub(crate) fn append_to(&mut self, id: RangeId, request: Waiting) {
         let now = self.core.now;
         let Some(range) = self.ranges.get_mut(&id) else {
-            return self.produced(request.id, request.bytes(), Err(produce::Error::NoSuchTopic));
+            return self.produced(request.asker, request.bytes(), Err(produce::Error::NoSuchTopic));
         };
         match &mut range.state {
             State::Open(_) => self.append(id, request),
@@ -189,8 +236,11 @@ impl Node {
                 self.end_stale(id);
             }
             State::Ending(ending) if !ending.is_stuck() => range.waiting.push_back(request),
+            State::Ending(ending) if ending.is_others_to_end() => {
+                self.produced(request.asker, request.bytes(), Err(produce::Error::Unavailable));
+            }
             State::Ending(_) | State::Unmade { .. } | State::Stopped => {
-                self.produced(request.id, request.bytes(), Err(produce::Error::Storage));
+                self.produced(request.asker, request.bytes(), Err(produce::Error::Storage));
             }
         }
     }
@@ -198,7 +248,7 @@ impl Node {
     /// Proposes the next segment of a range, once none of its ancestors has an active one any more.
     pub(crate) fn open_next(&mut self, id: RangeId) {
         let open = self.core.meta.of(id.topic).open_ancestors_of(id);
-        let (now, time_before) = (self.core.now, self.time_before(id));
+        let (now, time_before) = (self.core.now, self.time_before(id).max(self.last_time(id)));
         let Some(range) = self.ranges.get_mut(&id) else { return };
         if open.is_empty() {
             self.blocked.remove(&id);
@@ -214,7 +264,8 @@ impl Node {
         for ancestor in &open {
             self.end_replaced(*ancestor);
         }
-        if open.iter().any(|ancestor| self.cannot_end(*ancestor)) {
+        let is_own = |ancestor: &RangeId| !self.is_elsewhere(*ancestor);
+        if open.iter().any(|ancestor| is_own(ancestor) && self.cannot_end(*ancestor)) {
             self.unblock(id, produce::Error::Storage);
         } else if open.iter().any(|ancestor| self.is_elsewhere(*ancestor)) {
             // Its node ends it, sooner or later; nobody waits for that here.
@@ -229,7 +280,11 @@ impl Node {
             Ok(Registered { segment, base }) => self.create(id, segment, base),
             Err(error) => {
                 range.state = State::Idle;
-                self.refuse_waiting(id, error.into());
+                if self.is_elsewhere(id) {
+                    self.place_waiting_again(id);
+                } else {
+                    self.refuse_waiting(id, error.into());
+                }
                 // One that an earlier process asked for may have been in the way.
                 self.take_up_leftover(id);
             }
@@ -239,33 +294,27 @@ impl Node {
     fn create(&mut self, id: RangeId, segment: SegmentId, base: Offset) {
         let Some(range) = self.ranges.get_mut(&id) else { return };
         range.state = State::Creating { segment, base };
+        self.muster(id, segment, base);
         let expect_full = base > Offset::ZERO;
-        let request = store::Request::Create { segment, base, epoch: EPOCH_FIRST, expect_full };
-        self.core.ask(Owner::Create(id), request);
+        let request =
+            store::Request::Create { segment, base, epoch: EPOCH_FIRST, expect_full, rebuilding: false };
+        self.core.ask(Owner::Create(segment), request);
     }
 
     /// The copy was made, or not.
-    pub(crate) fn created(&mut self, id: RangeId, result: Result<(), store::Error>) {
-        let now = self.core.now;
+    pub(crate) fn created(&mut self, made: SegmentId, result: Result<(), store::Error>) {
+        let (now, id) = (self.core.now, made.range);
         let Some(range) = self.ranges.get_mut(&id) else { return };
         let State::Creating { segment, base } = range.state else { return };
+        if segment != made {
+            return;
+        }
         match result {
             Ok(()) => {
-                range.state = State::Open(Open {
-                    segment,
-                    seed: Seed::of(segment),
-                    base,
-                    appended_end: base,
-                    committed_end: base,
-                    bytes: 0,
-                    opened_at: now,
-                    in_flight: VecDeque::new(),
-                });
-                let paused = range.paused_at.take().map(|since| now.since(since));
-                self.core.notice(Notice::SegmentOpened { segment, base, paused });
-                self.append_waiting(id);
-                // It may have been split while its segment was being made.
-                self.end_replaced(id);
+                if let Some(crew) = &mut range.crew {
+                    crew.primary.own_created();
+                }
+                self.open_when_there(id);
             }
             // An earlier attempt got further than it could tell: what is there is ended like a leftover.
             Err(store::Error::Exists) => {
@@ -281,11 +330,36 @@ impl Node {
         }
     }
 
-    fn append_answered(&mut self, id: RangeId, append: &InFlight, result: Result<u32, produce::Error>) {
+    /// Takes appends from now on, if every copy is there that is needed for it.
+    pub(crate) fn open_when_there(&mut self, id: RangeId) {
+        let now = self.core.now;
+        let Some(range) = self.ranges.get_mut(&id) else { return };
+        let State::Creating { segment, base } = range.state else { return };
+        if range.crew.as_ref().is_some_and(|crew| !crew.is_there()) {
+            return;
+        }
+        range.state = State::Open(Open {
+            segment,
+            seed: Seed::of(segment),
+            base,
+            appended_end: base,
+            committed_end: base,
+            bytes: 0,
+            opened_at: now,
+            in_flight: VecDeque::new(),
+        });
+        let paused = range.paused_at.take().map(|since| now.since(since));
+        self.core.notice(Notice::SegmentOpened { segment, base, paused });
+        self.append_waiting(id);
+        // It may have been split while its segment was being made.
+        self.end_replaced(id);
+    }
+
+    pub(crate) fn append_answered(&mut self, id: RangeId, append: &InFlight, result: Result<u32, produce::Error>) {
         if self.core.config.has_bug(Bug::AckEarly) {
             return;
         }
-        self.produced(append.id, append.bytes, result);
+        self.produced(append.asker, append.bytes, result);
         self.plant_after_answer(id, append, result);
     }
 
@@ -324,11 +398,16 @@ impl Node {
 
     /// Gives the records their offsets and hands them to the store.
     fn append(&mut self, id: RangeId, request: Waiting) {
-        let wall = self.core.wall;
+        let (wall, now) = (self.core.wall, self.core.now);
         let roll_at = self.core.config.segment_bytes;
         let Some(range) = self.ranges.get_mut(&id) else { return };
         let State::Open(open) = &mut range.state else { return };
+        let crew = range.crew.as_deref_mut();
+        if let Some(error) = crew.as_deref().and_then(|crew| crew.refuses(request.bytes())) {
+            return self.produced(request.asker, request.bytes(), Err(error));
+        }
         range.appended_at = range.appended_at.max(wall);
+        let kept = crew.is_some().then(|| request.records.clone());
         let Records { records, count, crc } = request.records;
         let len = records.len();
         let header = Header {
@@ -344,20 +423,43 @@ impl Node {
         };
         open.appended_end = header.end_offset();
         open.bytes += header.frame_len();
-        open.in_flight.push_back(InFlight { id: request.id, count, bytes: len, end: open.appended_end });
-        let (segment, end, full) = (open.segment, open.appended_end, open.bytes >= roll_at);
+        let end = open.appended_end;
+        open.in_flight.push_back(InFlight {
+            asker: request.asker,
+            count,
+            bytes: len,
+            end,
+            at: now,
+            records: kept,
+        });
+        let (segment, full) = (open.segment, open.bytes >= roll_at);
         let batch = Batch { header, payload: records };
+        // The own disk is asked last: it answers whatever it takes to reach the others.
+        if let Some(crew) = crew {
+            let wishes = crew.takes(&batch);
+            self.perform(id, wishes);
+        }
         self.plant_before_append(id, &batch);
-        let owner = Owner::Append { range: id, end };
+        let owner = Owner::Append { segment, end };
         self.core.ask(owner, store::Request::Append { segment, epoch: EPOCH_FIRST, batch });
         if full {
             self.drain(id, Cause::Size);
         }
     }
 
-    /// The store answered the append of a range that ends at `end`. Those that succeed do so in order.
-    pub(crate) fn appended(&mut self, id: RangeId, end: Offset, result: Result<(), store::Error>) {
+    /// The store answered the append to a segment that ends at `end`. Those that succeed do so in order.
+    pub(crate) fn appended(&mut self, segment: SegmentId, end: Offset, result: Result<(), store::Error>) {
+        let id = segment.range;
         let Some(range) = self.ranges.get_mut(&id) else { return };
+        if range.segment() != Some(segment) {
+            return;
+        }
+        if range.crew.is_some() {
+            return match result {
+                Ok(()) => self.own_copy_synced(id, end),
+                Err(_) => self.abandon(id),
+            };
+        }
         let short = self.core.config.has_bug(Bug::SealShort);
         let (in_flight, committed_end) = match &mut range.state {
             State::Open(open) => (&mut open.in_flight, Some(&mut open.committed_end)),
@@ -401,7 +503,31 @@ impl Node {
     pub(crate) fn refuse_waiting(&mut self, id: RangeId, error: produce::Error) {
         let Some(range) = self.ranges.get_mut(&id) else { return };
         for request in std::mem::take(&mut range.waiting) {
-            self.produced(request.id, request.bytes(), Err(error));
+            self.produced(request.asker, request.bytes(), Err(error));
+        }
+    }
+
+    /// A segment ended: answers what it has of the appends on their way, and lets the others be the first that the
+    /// next one takes.
+    pub(crate) fn settle_in_flight(&mut self, id: RangeId, in_flight: VecDeque<InFlight>, end: Offset) {
+        let listed = self.core.meta.of(id.topic).range(id);
+        let goes_on = listed.is_some_and(|range| range.state == RangeState::Active);
+        let mut again = VecDeque::new();
+        for mut append in in_flight {
+            if append.end <= end {
+                self.append_answered(id, &append, Ok(append.count));
+                continue;
+            }
+            match append.records.take() {
+                None => self.append_answered(id, &append, Err(produce::Error::Storage)),
+                Some(records) if goes_on => again.push_back(Waiting { asker: append.asker, records }),
+                // Others may have been placed in the ranges that follow before it.
+                Some(_) => self.append_answered(id, &append, Err(produce::Error::Unavailable)),
+            }
+        }
+        if let Some(range) = self.ranges.get_mut(&id) {
+            again.append(&mut range.waiting);
+            range.waiting = again;
         }
     }
 

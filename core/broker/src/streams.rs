@@ -19,7 +19,7 @@ use crate::action::{Action, Reply};
 use crate::auth::{Operation, Session};
 use crate::commit::{self, Proposed};
 use crate::event::{ConnectionId, Membership, RequestId, StreamAck, Subscribe};
-use crate::fetch::Parked;
+use crate::fetch::{self, Parked};
 use crate::groups;
 use crate::node::Node;
 use crate::planted::Bug;
@@ -197,10 +197,11 @@ impl Node {
         stream.doing = Doing::Reading;
         stream.again = false;
         let (of, tiles) = ((stream.topic.clone(), at.topic), at.tiles.clone());
+        let group = Some(stream.group.clone());
         let purpose = Purpose::Stream { member: at.member.clone() };
         self.reading_turn = self.reading_turn.wrapping_add(1);
         let most = Most { count, frame_bytes };
-        let reading = Reading::new(of, tiles, self.reading_turn, most, purpose);
+        let reading = Reading::new(of, tiles, self.reading_turn, most, purpose).for_group(group);
         self.read_on(id, reading);
     }
 
@@ -226,7 +227,8 @@ impl Node {
             }
             return;
         }
-        if reading.failed().is_some() {
+        // What cannot be reached may come back.
+        if reading.failed().is_some_and(|error| error != fetch::Error::Unavailable) {
             return self.end_stream(id, Reason::Storage);
         }
         self.park_stream(id, Parked::AtEnd(reading));

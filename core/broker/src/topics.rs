@@ -116,6 +116,7 @@ impl Node {
         }
         self.keyless_turns.remove(&topic);
         self.forget_groups(topic);
+        self.forget_retention(topic);
     }
 
     /// Drops what this node knows of a range whose topic is gone, and answers whoever waits.
@@ -127,7 +128,7 @@ impl Node {
         let Some(range) = self.ranges.remove(&id) else { return };
         // What the store answers later finds no range and is dropped.
         for append in range.into_in_flight() {
-            self.produced(append.id, append.bytes, Err(produce::Error::NoSuchTopic));
+            self.produced(append.asker, append.bytes, Err(produce::Error::NoSuchTopic));
         }
     }
 
@@ -163,6 +164,7 @@ fn reason(error: meta::Error) -> Reason {
         meta::Error::NoSuchTopic => Reason::NoSuchTopic,
         meta::Error::Unknown => Reason::Timeout,
         meta::Error::Unavailable => Reason::Unavailable,
+        meta::Error::Migrating => Reason::Migrating,
         meta::Error::Sealed
         | meta::Error::NoSuchRange
         | meta::Error::CannotSplit

@@ -5,7 +5,7 @@
 use metadata::cluster::{Cluster, Command};
 use metadata::vnode::Vnode;
 use raft::Group;
-use types::{FenceToken, Instant, NodeId, VnodeId};
+use types::{FenceToken, Instant, NodeId, SegmentId, TopicId, VnodeId};
 
 use crate::action::Actions;
 use crate::auth::Session;
@@ -53,11 +53,41 @@ impl Node {
         self.core.meta.is_up(node)
     }
 
+    /// Copies that are to be removed, because no topic lists them any more.
+    pub fn removals(&self) -> impl Iterator<Item = SegmentId> {
+        self.orphans.waiting()
+    }
+
     /// A session of a user as it is now.
     #[must_use]
     pub fn session(&self, user: &str) -> Session {
         let revision = self.core.meta.cluster().user(user).map_or(0, |user| user.revision.0);
         Session { user: user.into(), revision }
+    }
+
+    /// Proposes an entry to the cluster's group that may be anything; nobody hears what comes of it.
+    pub fn propose_entry(&mut self, command: &[u8], actions: &mut Actions) {
+        std::mem::swap(&mut self.core.out, actions);
+        self.core.propose_bytes(command);
+        std::mem::swap(&mut self.core.out, actions);
+    }
+
+    /// Points a topic at a policy, or at none; nobody hears what comes of it.
+    pub fn bind_policy(&mut self, topic: TopicId, policy: Option<&[u8]>, actions: &mut Actions) {
+        std::mem::swap(&mut self.core.out, actions);
+        let policy = policy.map(bytes::Bytes::copy_from_slice);
+        self.core.propose_unheard(&metadata::vnode::Command::BindTopicPolicy { topic, policy });
+        std::mem::swap(&mut self.core.out, actions);
+    }
+
+    /// Segments whose removal from the tables is on its way because they have expired.
+    pub fn expiring(&self) -> impl Iterator<Item = SegmentId> {
+        self.retention.expiring()
+    }
+
+    /// Copies that are here and were found not to be whole.
+    pub fn damaged(&self) -> impl Iterator<Item = SegmentId> {
+        self.scrub.damaged().map(|(segment, _)| segment)
     }
 
     /// Proposes to the cluster's group; nobody hears what comes of it.

@@ -12,6 +12,7 @@
 //! - a snapshot that replaces a log is durable before anything that was asked for after it is begun.
 
 pub mod action;
+pub mod beats;
 pub mod host;
 pub mod letter;
 #[cfg(feature = "planted")]
@@ -21,5 +22,6 @@ mod registry;
 mod tests;
 
 pub use action::{Action, Stop};
+pub use beats::Beat;
 pub use host::{Config, Host};
 pub use letter::Letter;

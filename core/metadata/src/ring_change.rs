@@ -1,8 +1,9 @@
 //! How a change of the ring is carried out: what to do next, worked out from what the tables say.
 //!
 //! Owns the order of the steps, and nothing else: no state between them, so whoever holds the lease goes on where
-//! the one before stopped, wherever that was. Whoever calls reads the tables linearizably, does what it is told,
-//! and asks again; forms groups; and takes the members of a vnode that left the ring apart.
+//! the one before stopped, wherever that was. Whoever calls does what it is told, waits for the outcome, and asks
+//! again; forms groups; and takes the members of a vnode that left the ring apart. The vnodes' tables may lag behind,
+//! as long as they never go back while a fence is used: those that have the fence have all that was done before it.
 //!
 //! ```text
 //!          ring      old ─────────────────────────────────────────────────────▶ new, or old again

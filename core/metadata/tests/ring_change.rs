@@ -84,7 +84,9 @@ impl World {
     /// Another node gets the lease, and sees fit to go on or to turn round.
     fn take_over(&mut self, direction: Direction) {
         (self.now, self.turn) = (self.now + 10, 1 - self.turn);
-        let acquire = AcquireLease { candidate: NODES[self.turn], duration_ms: 10, at: WallTime(self.now) };
+        let (candidate, at) = (NODES[self.turn], WallTime(self.now));
+        let over = Some(self.cluster.lease().renewal());
+        let acquire = AcquireLease { candidate, duration_ms: 10, at, over };
         let reply = self.cluster(&cluster::Command::AcquireLease(acquire));
         let cluster::Reply::LeaseGranted(fence) = reply else { panic!("{reply:?}") };
         self.holder = Holder { fence, direction };

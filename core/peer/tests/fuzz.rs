@@ -10,11 +10,16 @@ use bytes::{Buf, Bytes};
 use peer::message::{
     Attributes, Follow, FollowReply, Forward, ForwardReply, Kind, OfGroup, Propose, ProposeRefusal,
     ProposeReply, ReadIndexReply,
+    copy::{self, Damage, DamageClass, Extent, FailReason, Frame, OfCopy, State},
+    part::{Append, AppendReply, Doubt, Refusal, Watch, WatchReply},
 };
 use peer::{Message, Rope};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use types::{ControlPlaneId, FenceToken, Incarnation, NodeId, RaftIndex, Term, VnodeId};
+use types::{
+    ControlPlaneId, Epoch, FenceToken, Incarnation, NodeId, Offset, RaftIndex, RangeId, RangeSeq, SegmentId,
+    SegmentSeq, Term, TopicId, VnodeId, WallTime,
+};
 
 fn bytes(len_max: usize) -> impl Strategy<Value = Bytes> {
     prop::collection::vec(any::<u8>(), 0..=len_max).prop_map(Bytes::from)
@@ -55,9 +60,119 @@ prop_compose! {
     }
 }
 
+fn segment(a: u64, b: u64) -> SegmentId {
+    let range = RangeId { topic: TopicId(u128::from(a) << 64 | u128::from(b)), seq: RangeSeq(b) };
+    SegmentId { range, seq: SegmentSeq(a ^ b) }
+}
+
+fn copy_request(which: u8, number: u64, other: u64, (long, short): (Bytes, Bytes)) -> copy::Request {
+    let (offset, epoch, at) = (Offset(number), Epoch(number), WallTime(other));
+    match which % 11 {
+        0 => copy::Request::Create { base: offset, epoch, expect_full: other == 0, rebuilding: number == 0 },
+        1 => copy::Request::Append { epoch, frame: Frame { header: short, payload: long } },
+        2 => copy::Request::Read { from: offset, bytes_max: other as u32 },
+        3 => copy::Request::SeekTime { at },
+        4 => copy::Request::Fence { epoch },
+        5 => copy::Request::Seal { end: offset, at },
+        6 => copy::Request::Latch { reason: fail_reason(other) },
+        7 => copy::Request::Verify,
+        8 => copy::Request::Delete,
+        9 => copy::Request::Inspect,
+        _ => copy::Request::Rebuilt,
+    }
+}
+
+fn copy_reply(which: u8, number: u64, other: u64, (long, short): (Bytes, Bytes)) -> copy::Reply {
+    let offset = Offset(number);
+    let extent = Extent {
+        base: Offset(number / 2),
+        end: offset,
+        bytes: other,
+        epoch: Epoch(number),
+        last_append: (other % 2 == 0).then_some(WallTime(other)),
+        rebuilding: other % 3 == 0,
+        state: match other % 4 {
+            0 => State::Active,
+            1 => State::Sealed,
+            2 => State::Stopped(fail_reason(number)),
+            _ => State::Latched(fail_reason(number)),
+        },
+    };
+    let damage = Damage { position: other, offset, class: damage_class(other) };
+    match which % 14 {
+        0 => copy::Reply::Created,
+        1 => copy::Reply::Appended { end: offset },
+        2 => {
+            let frame = Frame { header: short, payload: long };
+            copy::Reply::Read(vec![frame; (other % 3) as usize])
+        }
+        3 => copy::Reply::Sought(offset),
+        4 => copy::Reply::Fenced(extent),
+        5 => copy::Reply::Sealed(extent),
+        6 => copy::Reply::Latched,
+        7 => {
+            let damage = (other % 2 == 0).then_some(damage);
+            copy::Reply::Verified { records: number, bytes: other, damage }
+        }
+        8 => copy::Reply::Deleted,
+        9 => copy::Reply::Inspected(extent),
+        10 => copy::Reply::NotServed,
+        11 => copy::Reply::TooLarge,
+        12 => copy::Reply::Rebuilt(extent),
+        _ => copy::Reply::Failed(match other % 12 {
+            0 => copy::Error::NoSuchSegment,
+            1 => copy::Error::Exists,
+            2 => copy::Error::Sealed { end: offset },
+            3 => copy::Error::Fenced { epoch: Epoch(number) },
+            4 => copy::Error::OutOfSync { end: offset },
+            5 => copy::Error::OutOfRange { base: offset },
+            6 => copy::Error::EndOfData { end: offset },
+            7 => copy::Error::CannotSeal { end: offset },
+            8 => copy::Error::Damaged(damage),
+            9 => copy::Error::Latched(fail_reason(number)),
+            10 => copy::Error::Storage { detail: short },
+            _ => copy::Error::Overloaded,
+        }),
+    }
+}
+
+fn fail_reason(number: u64) -> FailReason {
+    match number % 4 {
+        0 => FailReason::Enospc,
+        1 => FailReason::Eio,
+        2 => FailReason::Erofs,
+        _ => FailReason::Other,
+    }
+}
+
+fn damage_class(number: u64) -> DamageClass {
+    match number % 6 {
+        0 => DamageClass::Header,
+        1 => DamageClass::Payload,
+        2 => DamageClass::Order,
+        3 => DamageClass::Short,
+        4 => DamageClass::Unsupported,
+        _ => DamageClass::Meta,
+    }
+}
+
+fn append_reply(which: u8, hint: Option<NodeId>) -> AppendReply {
+    match which % 9 {
+        0 => AppendReply::Stored { count: u32::from(which) },
+        1 => AppendReply::NotStored(Refusal::NotPrimary { hint }),
+        2 => AppendReply::NotStored(Refusal::Sealed),
+        3 => AppendReply::NotStored(Refusal::NoSuchTopic),
+        4 => AppendReply::NotStored(Refusal::Unroutable),
+        5 => AppendReply::NotStored(Refusal::Overloaded),
+        6 => AppendReply::NotStored(Refusal::Unavailable),
+        7 => AppendReply::Unknown(Doubt::Storage),
+        _ => AppendReply::Unknown(Doubt::Timeout),
+    }
+}
+
 fn message() -> impl Strategy<Value = Message> {
     let parts = (
-        (select(Kind::ALL.to_vec()), 0_u8..4, node()),
+        (select(Kind::ALL.to_vec()), 0_u8..32, node()),
         (any::<[u64; 2]>(), 0_u64..1 << 62, 0_u64..1000),
         (bytes(900), bytes(20)),
         prop::collection::vec(of_group(), 1..5),
@@ -65,7 +180,30 @@ fn message() -> impl Strategy<Value = Message> {
     );
     parts.prop_map(|((kind, which, hint), ([a, b], index, offset), (long, short), batch, attributes)| {
         let (vnode, index) = (VnodeId(a), RaftIndex(index));
+        let many = which;
+        let which = which % 4;
         match kind {
+            Kind::Copy => Message::Copy(OfCopy {
+                segment: segment(a, b),
+                bulk: which == 0,
+                request: copy_request(many, index.0, offset, (long, short)),
+            }),
+            Kind::CopyReply => Message::CopyReply(copy_reply(many, index.0, offset, (long, short))),
+            Kind::Append => {
+                let count = 1 + u32::from(many);
+                Message::Append(Append { range: segment(a, b).range, count, crc: b as u32, records: long })
+            }
+            Kind::AppendReply => Message::AppendReply(append_reply(many, hint)),
+            Kind::Watch => {
+                let wait_ms = u32::from(many);
+                Message::Watch(Watch { segment: segment(a, b), known: Offset(index.0), wait_ms })
+            }
+            Kind::WatchReply => Message::WatchReply(match which {
+                0 => WatchReply::Committed { end: Offset(index.0) },
+                1 => WatchReply::Ended,
+                2 => WatchReply::NotPrimary { hint },
+                _ => WatchReply::Overloaded,
+            }),
             Kind::Raft => Message::Raft(batch),
             Kind::RaftPart => Message::RaftPart(batch[0].clone()),
             Kind::Attributes => Message::Attributes(attributes),

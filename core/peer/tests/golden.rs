@@ -10,9 +10,14 @@ use bytes::{Buf, Bytes};
 use peer::message::{
     Attributes, Follow, FollowReply, Forward, ForwardReply, Kind, OfGroup, Propose, ProposeRefusal,
     ProposeReply, ReadIndexReply,
+    copy::{self, Damage, DamageClass, Extent, FailReason, Frame, OfCopy, State},
+    part::{Append, AppendReply, Doubt, Refusal, Watch, WatchReply},
 };
 use peer::{Message, Rope};
-use types::{ControlPlaneId, FenceToken, Incarnation, NodeId, RaftIndex, Term, VnodeId};
+use types::{
+    ControlPlaneId, Epoch, FenceToken, Incarnation, NodeId, Offset, RaftIndex, RangeId, RangeSeq, SegmentId,
+    SegmentSeq, Term, TopicId, VnodeId, WallTime,
+};
 
 fn b(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
@@ -25,6 +30,10 @@ fn of_group(vnode: u64, message: &'static str) -> OfGroup {
 const NODE: &str = "0100000000000000000000000000000005";
 
 fn vectors() -> Vec<(Message, String)> {
+    [of_groups(), of_copies(), of_parts()].concat()
+}
+
+fn of_groups() -> Vec<(Message, String)> {
     let hint = Some(NodeId(5));
     let attributes = Attributes {
         control_plane: Some(ControlPlaneId(5)),
@@ -112,6 +121,136 @@ fn vectors() -> Vec<(Message, String)> {
     ]
 }
 
+const RANGE: RangeId = RangeId { topic: TopicId(7), seq: RangeSeq(2) };
+const RANGE_HEX: &str = "000000000000000000000000000000070000000000000002";
+
+/// Eight bytes.
+fn n(value: u64) -> String {
+    format!("{value:016x}")
+}
+
+fn of_copies() -> Vec<(Message, String)> {
+    let segment = SegmentId { range: RANGE, seq: SegmentSeq(3) };
+    let head = |bulk: &str| format!("{RANGE_HEX}{}{bulk}", n(3));
+    let ask = |bulk, request| Message::Copy(OfCopy { segment, bulk, request });
+    let frame = || Frame { header: b("hd"), payload: b("rec") };
+    let frame_hex = "00000002686400000003726563";
+    let extent = |state| Extent {
+        base: Offset(1),
+        end: Offset(9),
+        bytes: 5,
+        epoch: Epoch(2),
+        last_append: Some(WallTime(4)),
+        rebuilding: true,
+        state,
+    };
+    let extent_hex = |tag: &str, state: &str| {
+        format!("{tag}{}{}{}{}01{}01{state}", n(1), n(9), n(5), n(2), n(4))
+    };
+    let bare = Extent { last_append: None, rebuilding: false, ..extent(State::Sealed) };
+    let bare_hex = format!("05{}{}{}{}000001", n(1), n(9), n(5), n(2));
+    let damage = |class| Damage { position: 6, offset: Offset(7), class };
+    let damage_hex = |class: &str| format!("{}{}{class}", n(6), n(7));
+    let create =
+        copy::Request::Create { base: Offset(1), epoch: Epoch(2), expect_full: true, rebuilding: false };
+    let mut all = vec![
+        (ask(false, create), format!("{}00{}{}0100", head("00"), n(1), n(2))),
+        (
+            ask(true, copy::Request::Append { epoch: Epoch(2), frame: frame() }),
+            format!("{}01{}{frame_hex}", head("01"), n(2)),
+        ),
+        (
+            ask(true, copy::Request::Read { from: Offset(4), bytes_max: 5 }),
+            format!("{}02{}00000005", head("01"), n(4)),
+        ),
+        (ask(false, copy::Request::SeekTime { at: WallTime(4) }), format!("{}03{}", head("00"), n(4))),
+        (ask(false, copy::Request::Fence { epoch: Epoch(4) }), format!("{}04{}", head("00"), n(4))),
+        (
+            ask(false, copy::Request::Seal { end: Offset(4), at: WallTime(5) }),
+            format!("{}05{}{}", head("00"), n(4), n(5)),
+        ),
+        (ask(false, copy::Request::Latch { reason: FailReason::Erofs }), format!("{}0602", head("00"))),
+        (ask(false, copy::Request::Verify), format!("{}07", head("00"))),
+        (ask(false, copy::Request::Delete), format!("{}08", head("00"))),
+        (ask(false, copy::Request::Inspect), format!("{}09", head("00"))),
+        (ask(false, copy::Request::Rebuilt), format!("{}0a", head("00"))),
+    ];
+    let replies = vec![
+        (copy::Reply::Created, "00".to_owned()),
+        (copy::Reply::Appended { end: Offset(4) }, format!("01{}", n(4))),
+        (copy::Reply::Read(vec![frame(), frame()]), format!("0200000002{frame_hex}{frame_hex}")),
+        (copy::Reply::Sought(Offset(4)), format!("03{}", n(4))),
+        (copy::Reply::Fenced(extent(State::Active)), extent_hex("04", "00")),
+        (copy::Reply::Sealed(bare), bare_hex),
+        (copy::Reply::Latched, "06".to_owned()),
+        (
+            copy::Reply::Verified { records: 1, bytes: 2, damage: Some(damage(DamageClass::Short)) },
+            format!("07{}{}01{}", n(1), n(2), damage_hex("03")),
+        ),
+        (
+            copy::Reply::Verified { records: 1, bytes: 2, damage: None },
+            format!("07{}{}00", n(1), n(2)),
+        ),
+        (copy::Reply::Deleted, "08".to_owned()),
+        (copy::Reply::Inspected(extent(State::Stopped(FailReason::Enospc))), extent_hex("09", "0200")),
+        (copy::Reply::NotServed, "0b".to_owned()),
+        (copy::Reply::TooLarge, "0c".to_owned()),
+        (copy::Reply::Rebuilt(extent(State::Latched(FailReason::Eio))), extent_hex("0d", "0301")),
+    ];
+    all.extend(replies.into_iter().map(|(reply, hex)| (Message::CopyReply(reply), hex)));
+    let errors = vec![
+        (copy::Error::NoSuchSegment, "00".to_owned()),
+        (copy::Error::Exists, "01".to_owned()),
+        (copy::Error::Sealed { end: Offset(4) }, format!("02{}", n(4))),
+        (copy::Error::Fenced { epoch: Epoch(4) }, format!("03{}", n(4))),
+        (copy::Error::OutOfSync { end: Offset(4) }, format!("04{}", n(4))),
+        (copy::Error::OutOfRange { base: Offset(4) }, format!("05{}", n(4))),
+        (copy::Error::EndOfData { end: Offset(4) }, format!("06{}", n(4))),
+        (copy::Error::CannotSeal { end: Offset(4) }, format!("07{}", n(4))),
+        (copy::Error::Damaged(damage(DamageClass::Header)), format!("08{}", damage_hex("00"))),
+        (copy::Error::Damaged(damage(DamageClass::Payload)), format!("08{}", damage_hex("01"))),
+        (copy::Error::Damaged(damage(DamageClass::Order)), format!("08{}", damage_hex("02"))),
+        (copy::Error::Damaged(damage(DamageClass::Unsupported)), format!("08{}", damage_hex("04"))),
+        (copy::Error::Damaged(damage(DamageClass::Meta)), format!("08{}", damage_hex("05"))),
+        (copy::Error::Latched(FailReason::Other), "0903".to_owned()),
+        (copy::Error::Storage { detail: b("why") }, "0a00000003776879".to_owned()),
+        (copy::Error::Overloaded, "0b".to_owned()),
+    ];
+    let failed = |(error, hex)| (Message::CopyReply(copy::Reply::Failed(error)), format!("0a{hex}"));
+    all.extend(errors.into_iter().map(failed));
+    all
+}
+
+fn of_parts() -> Vec<(Message, String)> {
+    let segment = SegmentId { range: RANGE, seq: SegmentSeq(3) };
+    let hint = Some(NodeId(5));
+    let not_stored = |refusal| Message::AppendReply(AppendReply::NotStored(refusal));
+    let unknown = |doubt| Message::AppendReply(AppendReply::Unknown(doubt));
+    vec![
+        (
+            Message::Append(Append { range: RANGE, count: 2, crc: 3, records: b("rec") }),
+            format!("{RANGE_HEX}000000020000000300000003726563"),
+        ),
+        (Message::AppendReply(AppendReply::Stored { count: 2 }), "0000000002".to_owned()),
+        (not_stored(Refusal::NotPrimary { hint }), format!("0100{NODE}")),
+        (not_stored(Refusal::Sealed), "0101".to_owned()),
+        (not_stored(Refusal::NoSuchTopic), "0102".to_owned()),
+        (not_stored(Refusal::Unroutable), "0103".to_owned()),
+        (not_stored(Refusal::Overloaded), "0104".to_owned()),
+        (not_stored(Refusal::Unavailable), "0105".to_owned()),
+        (unknown(Doubt::Storage), "0200".to_owned()),
+        (unknown(Doubt::Timeout), "0201".to_owned()),
+        (
+            Message::Watch(Watch { segment, known: Offset(4), wait_ms: 5 }),
+            format!("{RANGE_HEX}{}{}00000005", n(3), n(4)),
+        ),
+        (Message::WatchReply(WatchReply::Committed { end: Offset(4) }), format!("00{}", n(4))),
+        (Message::WatchReply(WatchReply::Ended), "01".to_owned()),
+        (Message::WatchReply(WatchReply::NotPrimary { hint }), format!("02{NODE}")),
+        (Message::WatchReply(WatchReply::Overloaded), "03".to_owned()),
+    ]
+}
+
 #[test]
 fn bytes_are_what_they_were() {
     let mut kinds = BTreeSet::new();
@@ -141,4 +280,11 @@ fn what_contradicts_itself_is_refused() {
     assert!(decode(Kind::ReadIndexReply, index).is_err(), "an index that cannot be counted up");
     assert!(decode(Kind::ReadIndexReply, "03").is_err());
     assert!(decode(Kind::ReadIndex, "000000000000000100").is_err(), "a byte more");
+    let high = "ffffffffffffffff";
+    assert!(decode(Kind::CopyReply, &format!("01{high}")).is_err(), "an offset that cannot be counted up");
+    assert!(decode(Kind::CopyReply, &format!("0a03{high}")).is_err(), "an epoch that cannot be counted up");
+    let backwards = format!("04{}{}{}{}000000", n(9), n(1), n(5), n(2));
+    assert!(decode(Kind::CopyReply, &backwards).is_err(), "an extent that ends before it begins");
+    assert!(decode(Kind::CopyReply, "020000000200000000").is_err(), "a count too high");
+    assert!(decode(Kind::Append, &format!("{RANGE_HEX}000000000000000300000000")).is_err(), "no record");
 }

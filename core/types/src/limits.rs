@@ -178,6 +178,31 @@ pub const PRODUCES_IN_FLIGHT_MAX: usize = 65_536;
 /// Body bytes of produce requests waiting for their sync, per node; more is `overloaded`.
 pub const PRODUCE_BYTES_IN_FLIGHT_MAX: usize = 256 * 1024 * 1024;
 
+/// Questions of one other node about copies that are here, on their way at one time; one more is `overloaded`.
+pub const COPY_CALLS_PER_NODE_MAX: usize = 16_384;
+/// Bytes of batches among them.
+pub const COPY_CALL_BYTES_PER_NODE_MAX: usize = 256 * 1024 * 1024;
+/// Largest batch that one node sends another, bytes.
+pub const COPY_FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The same where bulk goes.
+pub const COPY_BULK_BYTES_MAX: usize = PEER_BULK_MESSAGE_BYTES_MAX - 1024;
+/// Bytes of batches read for another node at one time, if it is not a single batch.
+pub const COPY_READ_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The same where bulk goes.
+pub const COPY_BULK_READ_BYTES_MAX: usize = COPY_BULK_BYTES_MAX - 1024;
+
+/// Parts of produce requests on their way to the node that takes the records of one range.
+pub const OUTLET_PARTS_MAX: usize = 64;
+/// Bytes of records among them, if it is not a single part.
+pub const OUTLET_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The same for all ranges of one node.
+pub const OUTLET_BYTES_PER_NODE_MAX: usize = 64 * 1024 * 1024;
+
+/// Other nodes' questions for how far readers may go that wait at one node; one more is `overloaded`.
+pub const WATCHERS_MAX: usize = 1_000_000;
+/// Ranges that could not be read and are looked at again in one step.
+pub const LOST_LOOKS_MAX: usize = 1024;
+
 /// Smallest encoded record: null key, empty value, timestamp, no headers.
 pub const RECORD_BYTES_MIN: usize = 1 + 4 + 8 + 4;
 /// Largest payload of one stored batch, bytes. A produce request of the largest frame fits.
@@ -207,6 +232,17 @@ pub const OPEN_COPIES_DEFAULT: usize = 512;
 pub const OPEN_COPIES_MIN: usize = 64;
 /// See [`OPEN_COPIES_MIN`].
 pub const OPEN_COPIES_MAX: usize = 4096;
+/// Copies of one segment.
+pub const SEGMENT_REPLICAS_MAX: usize = 16;
+/// Batches of one segment on their way to one follower. A batch is what one produce brought, so that there have to be
+/// many to keep a disk busy whose syncs take longer than the way.
+pub const REPLICA_WINDOW_BATCHES: usize = 256;
+/// Bytes of them, if it is more than one batch.
+pub const REPLICA_WINDOW_BYTES: u64 = 16 * 1024 * 1024;
+/// Bytes of a segment kept in memory until a quorum and the primary's own copy have them; more is `overloaded`.
+pub const REPLICA_HELD_BYTES_MAX: u64 = 128 * 1024 * 1024;
+/// Bytes read at one time for a follower that lacks them.
+pub const REPLICA_READ_BYTES: usize = 512 * 1024;
 /// Requests that may wait for one segment copy while it is busy with another.
 pub const COPY_QUEUE_MAX: usize = 4096;
 /// Least and most zeros written ahead of a growing log at one time, bytes.
@@ -249,5 +285,7 @@ const _: () = assert!(PEER_HANDSHAKE_BYTES_MAX <= PEER_CHUNK_BYTES && PEER_CHUNK
 const _: () =
     assert!(RAFT_SNAPSHOT_CHUNK_BYTES < PEER_BULK_MESSAGE_BYTES_MAX, "a part of a snapshot is bulk");
 const _: () = assert!(PEER_MESSAGE_BYTES_MAX < PEER_QUEUE_BYTES_MAX, "a queue has room for one message");
+const _: () = assert!(COPY_FRAME_BYTES_MAX + 4096 < PEER_MESSAGE_BYTES_MAX, "a batch fits a message");
+const _: () = assert!(COPY_READ_BYTES_MAX < COPY_FRAME_BYTES_MAX);
 const _: () = assert!(PEER_PING_MS < PEER_SILENCE_MS, "a peer is asked before it is given up");
 const _: () = assert!(MEMBER_NEWS_BYTES_MAX < MEMBER_PACKET_BYTES_MAX);

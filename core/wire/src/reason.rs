@@ -134,6 +134,8 @@ reasons! {
     TooManyRanges = "too_many_ranges",
     /// There are as many topics as there may be.
     TooManyTopics = "too_many_topics",
+    /// The topic's metadata does not fit one entry: it stays on the vnode it is on.
+    TopicTooLarge = "topic_too_large",
     /// The metadata could not be written now.
     Unavailable = "unavailable",
     /// An open stream takes no such frame.
@@ -227,6 +229,7 @@ impl Reason {
             | Self::RateLimited
             | Self::TooManyRanges
             | Self::TooManyTopics
+            | Self::TopicTooLarge
             | Self::UpgradePending => Retry::AfterChange,
             Self::AlreadyExists
             | Self::AuthRequired
@@ -322,6 +325,7 @@ impl Reason {
             | Self::TooManyGroups
             | Self::TooManyRanges
             | Self::TooManyTopics
+            | Self::TopicTooLarge
             | Self::UnexpectedFrame
             | Self::UnknownApiKey
             | Self::Unroutable
@@ -390,6 +394,7 @@ impl Reason {
             | Self::TooManyGroups
             | Self::TooManyRanges
             | Self::TooManyTopics
+            | Self::TopicTooLarge
             | Self::Unavailable
             | Self::UnexpectedFrame
             | Self::UnknownApiKey

@@ -12,8 +12,8 @@ use types::{NodeId, VnodeId};
 use wire::request::{Acl, Commit, Envelope, Fetch, NodeChange, Produce, ProduceBatch, StreamAck, Subscribe};
 use wire::response::{
     Batch, BatchPage, ClusterNode, ClusterStatus, Grant, GroupInfo, GroupMember, GroupNames, Hello,
-    MemberInfo, NodeChanged, NodeState, Page, RangeInfo, RangeState, Reply, Resharding, RingPage, RingStep,
-    TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
+    MemberInfo, NodeChanged, NodeHealth, NodeState, Page, RangeInfo, RangeState, Reply, Resharding, RingPage,
+    RingStep, TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
 };
 use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
 
@@ -224,10 +224,12 @@ prop_compose! {
         node in any::<u128>(), texts in (bytes(12), bytes(12), string()),
         state in select(vec![NodeState::Joining, NodeState::Active, NodeState::Draining]),
         incarnation in any::<u64>(), connected in any::<bool>(), vnodes in any::<u32>(),
+        health in select(vec![NodeHealth::Alive, NodeHealth::Suspect, NodeHealth::Dead, NodeHealth::Unknown]),
         attributes in prop::collection::vec((bytes(6), bytes(6)), 0..3),
     ) -> ClusterNode {
         let (name, peer, client) = texts;
-        ClusterNode { node: NodeId(node), name, peer, client, state, incarnation, connected, vnodes, attributes }
+        let node = NodeId(node);
+        ClusterNode { node, name, peer, client, state, incarnation, connected, health, vnodes, attributes }
     }
 }
 

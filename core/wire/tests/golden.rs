@@ -11,8 +11,8 @@ use types::{NodeId, VnodeId};
 use wire::request::{Acl, Commit, Envelope, Fetch, NodeChange, Produce, ProduceBatch, StreamAck, Subscribe};
 use wire::response::{
     Batch, BatchPage, ClusterNode, ClusterStatus, Grant, GroupInfo, GroupMember, GroupNames, Hello,
-    MemberInfo, NodeChanged, NodeState, Page, RangeInfo, RangeState, Reply, Resharding, RingPage, RingStep,
-    TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
+    MemberInfo, NodeChanged, NodeHealth, NodeState, Page, RangeInfo, RangeState, Reply, Resharding, RingPage,
+    RingStep, TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
 };
 use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
 
@@ -283,6 +283,7 @@ fn responses_about_the_cluster() {
         state: NodeState::Active,
         incarnation: 5,
         connected: true,
+        health: NodeHealth::Alive,
         vnodes: 4,
         attributes: vec![("rack".into(), "r1".into())],
     };
@@ -294,6 +295,7 @@ fn responses_about_the_cluster() {
         state: NodeState::Joining,
         incarnation: 0,
         connected: false,
+        health: NodeHealth::Unknown,
         vnodes: 0,
         attributes: Vec::new(),
     };

@@ -115,25 +115,42 @@ fn the_last_node_stays_and_the_way_out_is_told() {
 }
 
 #[test]
-fn another_number_of_vnodes_is_planned() {
+fn the_ring_gets_another_number_of_vnodes() {
     let place = place();
     let _broker = place.start();
-    // Nobody carries steps out yet: the plan is told, and that it would be refused.
-    let (plan, error) = refused(&place, &["reshard", "--to", "5", "--dry-run"]);
-    assert!(error.starts_with("Error: unsupported\n"), "{error}");
+    let plan = said(&place, &["reshard", "--to", "5", "--dry-run"]);
     assert_eq!(plan, "4 to 5 vnodes in 1 step(s)\nsplit 3 into 4 at 2684354560\n");
-    let plan = json(&refused(&place, &["reshard", "--to", "2", "--dry-run", "--json"]).0);
-    assert_eq!((&plan["from"], &plan["step_count"]), (&4.into(), &2.into()));
+    let plan = json(&said(&place, &["reshard", "--to", "2", "--dry-run", "--json"]));
+    assert_eq!((&plan["from"], &plan["step_count"], &plan["refusal"]), (&4.into(), &2.into(), &Value::Null));
     assert_eq!(plan["steps"][0]["step"], "merge");
     assert_eq!(said(&place, &["reshard", "--to", "4", "--dry-run"]), "4 to 4 vnodes in 0 step(s)\n");
-    assert_eq!(said(&place, &["reshard", "--to", "4"]), "resharded: the ring now has 4 vnodes\n");
-    let (_, error) = refused(&place, &["reshard", "--to", "5"]);
-    assert!(error.starts_with("Error: unsupported\n"), "{error}");
+    assert_eq!(said(&place, &["ring"]).lines().count(), 4, "a trial changes nothing");
     let (_, error) = refused(&place, &["reshard", "--to", "4097", "--dry-run"]);
     assert!(error.starts_with("Error: invalid_vnode_count\nA ring has 1 to 4096 vnodes."), "{error}");
     refused(&place, &["reshard", "--to", "0"]);
     refused(&place, &["reshard"]);
-    assert_eq!(said(&place, &["ring"]).lines().count(), 4, "nothing was changed");
+
+    let names: Vec<String> = (0..12).map(|number| format!("orders-{number}")).collect();
+    for name in &names {
+        said(&place, &["topic", "create", name]);
+    }
+    for to in ["4", "7", "2", "1"] {
+        let told = said(&place, &["reshard", "--to", to]);
+        assert!(told.ends_with(&format!("resharded: the ring now has {to} vnodes\n")), "{told}");
+        let ring = json(&said(&place, &["ring", "--json"]));
+        let vnodes = ring["vnodes"].as_array().unwrap();
+        let topics: Vec<u64> = vnodes.iter().map(|vnode| vnode["topics"].as_u64().unwrap()).collect();
+        assert_eq!((vnodes.len().to_string(), topics.iter().sum::<u64>()), (to.to_owned(), 12));
+        assert!(to == "1" || topics.iter().filter(|topics| **topics > 0).count() > 1, "{topics:?}");
+        assert_eq!(ring["pending"], Value::Null);
+        for name in &names {
+            said(&place, &["topic", "describe", name]);
+        }
+    }
+    let lines = said(&place, &["cluster", "status"]);
+    for line in ["vnodes\t1", "lease\tnone"] {
+        assert!(lines.lines().any(|said| said == line), "{line}: {lines}");
+    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub use types::{NodeId, VnodeId};
 pub use wire::request::{Fetch, NodeChange, Produce, ProduceBatch};
 pub use wire::response::{
     BatchPage, ClusterNode, ClusterStatus, Grant, GroupInfo, GroupMember, GroupNames, Hello, MemberInfo,
-    NodeChanged, NodeState, Page, RangeInfo, RangeState, Resharding, RingPage, RingStep, TopicInfo,
+    NodeChanged, NodeHealth, NodeState, Page, RangeInfo, RangeState, Resharding, RingPage, RingStep, TopicInfo,
     TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
 };
 pub use wire::{Effect, Payload, Reason, Request, Response, Retry, Str, features};

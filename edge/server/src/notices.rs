@@ -1,5 +1,8 @@
 //! What the node tells an operator, as log lines and as counts: constant messages and kinds, values as fields.
 
+mod healing;
+mod upkeep;
+
 use broker::{Notice, Volume};
 use storage::{raft_log, store};
 
@@ -71,6 +74,8 @@ pub(crate) fn log(notice: &Notice) {
         Notice::CopyLeft { segment, detail } => {
             tracing::warn!(%segment, reason = detail, "segment copy could not be removed");
         }
+        Notice::Upkeep(notice) => upkeep::log(notice),
+        Notice::Healing(notice) => healing::log(notice),
         Notice::LeftBehind { group, version, build } => {
             tracing::error!(
                 vnode = group,
@@ -144,6 +149,7 @@ pub(crate) fn count(notice: &Notice, metrics: &Metrics) {
             metrics.lockouts.inc();
             metrics.audited(Kind::AuthLockout);
         }
+        Notice::Upkeep(notice) => metrics.upkeep.count(notice),
         Notice::TopicCreated { .. }
         | Notice::TopicSealed { .. }
         | Notice::TopicDeleted { .. }
@@ -159,6 +165,7 @@ pub(crate) fn count(notice: &Notice, metrics: &Metrics) {
         | Notice::Foreign { .. }
         | Notice::OrphansFound { .. }
         | Notice::CopyLeft { .. }
+        | Notice::Healing(_)
         | Notice::LeftBehind { .. }
         | Notice::MetadataStopped { .. } => {}
     }
@@ -183,6 +190,8 @@ fn kind(notice: &Notice) -> &'static str {
         Notice::Foreign { .. } => "foreign_names",
         Notice::OrphansFound { .. } => "orphans_found",
         Notice::CopyLeft { .. } => "copy_not_removed",
+        Notice::Upkeep(notice) => upkeep::kind(notice),
+        Notice::Healing(notice) => healing::kind(notice),
         Notice::LeftBehind { .. } => "left_behind",
         Notice::MetadataStopped { .. } => "metadata_stopped",
         Notice::Store(notice) => match notice {

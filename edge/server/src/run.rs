@@ -124,7 +124,7 @@ async fn serve_node(
     let (end, mut ends) = cluster::end();
     let known = cluster::own(config, &opened)?;
     let mut cluster = match sockets {
-        Some(sockets) => Some(Cluster::start(config, &opened, known, sockets, end)?),
+        Some(sockets) => Some(Cluster::start(config, &opened, known, sockets, end.clone())?),
         None => None,
     };
     let belonging = match (known, &mut cluster) {
@@ -136,7 +136,7 @@ async fn serve_node(
         (None, None) => unreachable!("whoever looks for others meets them"),
     };
     let identity = Identity { node: opened.node, life: opened.life, control_plane: belonging.control_plane };
-    let others = cluster.as_ref().map_or_else(Others::none, Cluster::others);
+    let others = cluster.as_ref().map_or_else(|| Others::none(end), Cluster::others);
     let peers = queues.peers();
     let clock = Clock::new();
     let running = start_core(config, &clients, Core { queues, opened, belonging, others, clock })?;
@@ -313,10 +313,16 @@ fn start_core(config: &Config, clients: &Clients, made_of: Core) -> Result<Runni
     node.formation =
         if belonging.formed { Formation::Forms { vnodes: config.cluster.vnodes } } else { Formation::Joins };
     node.vnode_replicas = config.cluster.vnode_replicas;
+    node.segment_replicas = config.cluster.segment_replicas;
+    node.replicate_within = config.cluster.replicate_within;
+    node.behind_max = config.cluster.behind_max;
+    node.replace_after = config.cluster.replace_after;
     node.segment_bytes = config.storage.segment_bytes;
     node.frame_bytes_max = config.connections.frame_bytes_max;
     node.segment_age = Some(config.storage.segment_age);
     node.orphans = config.storage.orphans;
+    let upkeep = config.storage.upkeep.clone();
+    (node.retention, node.orphan_sweep, node.scrub) = (upkeep.retention, upkeep.orphan_sweep, upkeep.scrub);
     node.acl_strict = config.identity.acl_strict;
     let lockout = config.identity.lockout;
     node.lockout.attempts_max = lockout.attempts_max;

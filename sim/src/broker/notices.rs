@@ -104,6 +104,8 @@ impl World {
             | Notice::SegmentMissing { .. }
             | Notice::Store(_)
             | Notice::RaftLog(_)
+            | Notice::Upkeep(_)
+            | Notice::Healing(_)
             | Notice::Foreign { .. } => {}
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use broker::witness::CLUSTER_GROUP;
 use broker::{
-    Admin, Commit, ConnectionId, Event, Fetch, Form, Login, Permissions, Produce, RangeState, Reply, Request,
+    Admin, Commit, ConnectionId, Event, Fetch, Form, Login, OfCluster, Permissions, Produce, RangeState, Reply, Request,
     RequestId, Users,
 };
 use bytes::{Bytes, BytesMut};
@@ -15,6 +15,7 @@ use wire::Reason;
 
 use super::model::{ADDRESS, Told};
 use super::node::ADMIN;
+use super::records;
 use super::world::{Happening, World};
 use crate::invariants::{Violation, ensure};
 
@@ -38,6 +39,8 @@ pub(super) enum Op {
     Fail(String),
     List,
     Describe(String),
+    /// Another number of vnodes is wished for.
+    Reshard(u32),
     Produce(String),
     Fetch(String),
 }
@@ -97,7 +100,8 @@ impl World {
 
     fn sample(&mut self) -> Op {
         let number = self.number();
-        let topics: Vec<String> = self.model.topics.keys().cloned().collect();
+        let topics = self.model.topics.keys().filter(|topic| !records::is_kept(topic));
+        let topics: Vec<String> = topics.cloned().collect();
         let users: Vec<String> = self.model.users.keys().cloned().collect();
         let topic = (!topics.is_empty()).then(|| topics[self.rng.random_range(0..topics.len())].clone());
         let user = (!users.is_empty()).then(|| users[self.rng.random_range(0..users.len())].clone());
@@ -109,6 +113,9 @@ impl World {
                 Op::CreateUser(format!("u{number}"))
             };
         };
+        if self.rng.random_bool(0.03) {
+            return Op::Reshard(0);
+        }
         match roll {
             0..10 => Op::Create(format!("t{number}")),
             10..12 => Op::Create(topic),
@@ -176,6 +183,8 @@ impl World {
             Op::Describe(topic) => {
                 Request::Admin(Admin::DescribeTopic { topic: Some(bytes(topic)), from_range: 0, max: 1000 })
             }
+            Op::Reshard(0) => return self.wish_for_vnodes(),
+            Op::Reshard(to) => Request::Cluster(OfCluster::Reshard { to: *to, dry_run: false }),
             Op::Produce(topic) => Request::Produce(one_record(topic)),
             Op::Fetch(topic) => Request::Fetch(Fetch {
                 topic: Some(bytes(topic)),
@@ -211,6 +220,9 @@ impl World {
 
     /// A node answers.
     pub(super) fn replied(&mut self, id: NodeId, request: RequestId, reply: Reply) -> Result<(), Violation> {
+        if let Some(heard) = self.hear_records(id, request, &reply) {
+            return heard;
+        }
         let Some(Waiting { op, .. }) = self.clients.waiting.remove(&(id, request)) else {
             return Err(Violation::new("INV-5", format!("node {id} answers {request:?} again: {reply:?}")));
         };
@@ -290,7 +302,7 @@ impl World {
                 self.model.user(name).failures.note(told);
                 true
             }
-            Op::Seek(..) | Op::List | Op::Describe(_) | Op::Produce(_) | Op::Fetch(_) => false,
+            Op::Seek(..) | Op::Reshard(_) | Op::List | Op::Describe(_) | Op::Produce(_) | Op::Fetch(_) => false,
         };
         match told {
             _ if !is_change => self.summary.reads += u64::from(told == Told::Done),
@@ -341,7 +353,8 @@ impl World {
                 let active = ranges.iter().filter(|range| range.state == RangeState::Active);
                 self.clients.ranges.insert(topic.clone(), active.map(|range| range.range).collect());
             }
-            (Op::Produce(_), Reply::Stored(1)) | (Op::Fetch(_), Reply::Fetched(_)) => {}
+            (Op::Reshard(_), Reply::Resharding(_))
+            | (Op::Produce(_), Reply::Stored(1)) | (Op::Fetch(_), Reply::Fetched(_)) => {}
             (op, reply) => {
                 return Err(Violation::new("ANSWER", format!("node {id} answers {op:?} with {reply:?}")));
             }
@@ -369,6 +382,7 @@ impl World {
 
     /// A process is gone: nobody will hear what became of what it was asked.
     pub(super) fn nobody_hears(&mut self, id: NodeId) {
+        self.hear_no_records(id);
         let lost: Vec<_> = self.clients.waiting.keys().filter(|(node, _)| *node == id).copied().collect();
         for key in lost {
             if let Some(waiting) = self.clients.waiting.remove(&key) {

@@ -34,6 +34,7 @@ impl World {
         let began = self.now;
         self.wait(|world| world.is_settled())?;
         self.last_words()?;
+        self.heal_records()?;
         self.wait(|world| world.is_settled())?;
         self.wait(|world| (!world.clients.is_quiet()).then(|| world.clients.shown()))?;
         self.summary.healing = self.now - began;
@@ -84,7 +85,7 @@ impl World {
             let wanted = self.setup.vnode_replicas.min(listed.len());
             self.members_missing(*vnode, Some(placed.iter().copied().collect()), wanted)
         };
-        missing.or_else(|| topology.placements.iter().find_map(of_vnode))
+        missing.or_else(|| topology.placements.iter().find_map(of_vnode)).or_else(|| self.ring_unsettled())
     }
 
     /// What a group lacks.

@@ -6,16 +6,21 @@
 //! must have its members, every node the same view, every change that was acknowledged must be there once, and nobody
 //! may wait.
 //!
+//! - [`ring`] is how the ring gets more vnodes and fewer meanwhile;
 //! - [`network`] is what connections between nodes do; [`weather`] is what goes wrong, [`operator`] what people do.
 //! - [`views`] judges the tables of every group on every node; [`model`] knows only what clients were told.
 //! - Records are only appended and read where their segment is: how they are replicated is not here.
 
 mod client;
+mod detect;
 mod heal;
 mod model;
 mod network;
 mod node;
 mod operator;
+mod probes;
+pub mod records;
+mod ring;
 pub mod stories;
 mod views;
 mod weather;
@@ -63,8 +68,30 @@ pub struct Summary {
     pub removed: u64,
     /// Nodes whose directories were lost.
     pub wiped: u64,
+    /// Proposals that had to be refused.
+    pub probes: u64,
+    /// Times a node was asked to hand over and go.
+    pub leaves: u64,
+    /// Changes of the ring that were ended, as done or undone.
+    pub ring_changes: u64,
     /// States of tables compared.
     pub compared: u64,
+    /// Records acknowledged, of unknown outcome, and refused for sure.
+    pub records_acknowledged: u64,
+    /// See above.
+    pub records_unknown: u64,
+    /// See above.
+    pub records_refused: u64,
+    /// Records that had to be read in the end.
+    pub records_due: u64,
+    /// Records given to readers.
+    pub records_read: u64,
+    /// Reads answered with an error.
+    pub reads_failed: u64,
+    /// Copies damaged on purpose.
+    pub damaged: u64,
+    /// Times the disks were looked at.
+    pub audits: u64,
     /// Messages between nodes.
     pub messages: u64,
     /// The longest time a run took to heal, microseconds.
@@ -89,7 +116,18 @@ impl Summary {
         self.cuts += other.cuts;
         self.removed += other.removed;
         self.wiped += other.wiped;
+        self.probes += other.probes;
+        self.leaves += other.leaves;
+        self.ring_changes += other.ring_changes;
         self.compared += other.compared;
+        self.records_acknowledged += other.records_acknowledged;
+        self.records_unknown += other.records_unknown;
+        self.records_refused += other.records_refused;
+        self.records_due += other.records_due;
+        self.records_read += other.records_read;
+        self.reads_failed += other.reads_failed;
+        self.damaged += other.damaged;
+        self.audits += other.audits;
         self.messages += other.messages;
         self.healing = self.healing.max(other.healing);
         self.micros += other.micros;
@@ -100,6 +138,8 @@ impl Summary {
 /// A run that broke a promise.
 #[derive(Clone, Debug)]
 pub struct Failure {
+    /// Which world, as the simulator is asked for it.
+    pub world: &'static str,
     /// Replays the run exactly.
     pub seed: u64,
     /// When, microseconds of virtual time.
@@ -110,8 +150,8 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, micros, violation } = self;
-        write!(f, "{violation} (after {} ms); replay: make sim WORLD=cluster SEED={seed}", micros / 1000)
+        let Self { world, seed, micros, violation } = self;
+        write!(f, "{violation} (after {} ms); replay: make sim WORLD={world} SEED={seed}", micros / 1000)
     }
 }
 
@@ -133,5 +173,6 @@ fn tell(
         Ok(Err(violation)) => violation,
         Err(_) => Violation::new("PANIC", "an assertion failed, see above"),
     };
-    Err(Failure { seed: world.seed, micros: world.now, violation })
+    let name = if world.records.is_on() { "records" } else { "cluster" };
+    Err(Failure { world: name, seed: world.seed, micros: world.now, violation })
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use broker::{AskId, CallId, Event, PeerEvent};
 use bytes::Buf;
-use peer::{Message, Rope};
+use peer::{Message, Rope, StreamId};
 use rand::Rng;
 use types::NodeId;
 
@@ -30,8 +30,15 @@ struct Connection {
     /// When each end hears of it; nothing reaches it before.
     up_at: BTreeMap<NodeId, u64>,
     /// What comes next on each stream of each direction comes after this.
-    last: BTreeMap<(NodeId, u64), u64>,
+    last: BTreeMap<(NodeId, Lane), u64>,
     held: Vec<(NodeId, NodeId, Parcel)>,
+}
+
+/// What keeps its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    Stream(StreamId),
+    Answer(AskId),
 }
 
 /// How nodes are connected.
@@ -56,16 +63,22 @@ impl World {
         let next = self.chaos.random_range(50_000..250_000);
         self.later(next, Happening::Dial);
         let ids = self.ids();
-        for (at, a) in ids.iter().copied().enumerate() {
-            for b in ids[at + 1..].iter().copied() {
-                let is_free = !self.network.connections.contains_key(&(a, b));
-                let is_cut = self.is_cut(a, b) || self.is_cut(b, a);
-                if is_free && !is_cut && self.can_talk(a) && self.can_talk(b) && self.want(a, b) {
-                    self.connect(a, b);
-                }
-            }
+        for id in ids {
+            self.dial_from(id);
         }
         Ok(())
+    }
+
+    /// The same for one node and the others.
+    pub(super) fn dial_from(&mut self, id: NodeId) {
+        for other in self.ids() {
+            let (a, b) = pair(id, other);
+            let is_free = a != b && !self.network.connections.contains_key(&(a, b));
+            let is_cut = self.is_cut(a, b) || self.is_cut(b, a);
+            if is_free && !is_cut && self.can_talk(a) && self.can_talk(b) && self.want(a, b) {
+                self.connect(a, b);
+            }
+        }
     }
 
     fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
@@ -294,11 +307,10 @@ impl World {
 }
 
 /// The stream a parcel goes on: what is large is in nobody's way, and answers come in any order.
-fn lane(parcel: &Parcel) -> u64 {
+fn lane(parcel: &Parcel) -> Lane {
     match parcel {
-        Parcel::Said(message) => message.stream().class() as u64,
-        Parcel::Asked(ask, _) => 16 + 2 * ask.0,
-        Parcel::Answered(ask, _) => 17 + 2 * ask.0,
+        Parcel::Said(message) | Parcel::Asked(_, message) => Lane::Stream(message.stream()),
+        Parcel::Answered(ask, _) => Lane::Answer(*ask),
     }
 }
 

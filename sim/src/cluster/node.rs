@@ -10,10 +10,11 @@ use rand::Rng;
 use storage::disk::{Completion, Disk};
 use types::{Incarnation, Instant, NodeId, RaftIndex, VnodeId, WallTime};
 
+use super::detect::{Heard, first_incarnation};
 use super::network::carried;
 use super::world::{Happening, World};
 use crate::disk::{Faults, SimDisk};
-use crate::invariants::{Violation, ensure};
+use crate::invariants::{Violation, ensure, inv_50};
 
 /// The wall clock at the beginning.
 const WALL_MS: u64 = 1_700_000_000_000;
@@ -29,6 +30,8 @@ pub(super) struct Process {
     pub(super) ready: bool,
     /// Only another start helps.
     pub(super) is_hopeless: bool,
+    /// It was asked to hand over.
+    pub(super) is_leaving: bool,
     wake_at: Option<u64>,
     busy: [bool; 2],
     /// Whom the node wants to be connected to.
@@ -39,6 +42,8 @@ pub(super) struct Process {
     pub(super) calls: BTreeMap<CallId, (NodeId, u64, AskId)>,
     pub(super) answered: BTreeSet<CallId>,
     pub(super) calls_made: u64,
+    /// What failure detection told it.
+    pub(super) heard: BTreeMap<NodeId, Heard>,
     /// How far the tables of each group were.
     pub(super) seen: BTreeMap<VnodeId, RaftIndex>,
     /// Groups it leads.
@@ -52,6 +57,8 @@ pub(super) struct Node {
     pub(super) name: String,
     /// Counts processes, so that what was meant for an earlier one is known.
     pub(super) life: u64,
+    /// It lives as at the moment, as far as failure detection is concerned.
+    pub(super) incarnation: Incarnation,
     pub(super) disks: [SimDisk; 2],
     pub(super) process: Option<Process>,
     /// The process does nothing until then.
@@ -81,6 +88,7 @@ impl World {
         let node = Node {
             name: format!("n{number}"),
             life: 0,
+            incarnation: Incarnation::ZERO,
             disks: [SimDisk::new(seed, Faults::none()), SimDisk::new(!seed, Faults::none())],
             process: None,
             paused_until: 0,
@@ -105,11 +113,12 @@ impl World {
             name: node.name.as_str().into(),
             peer: format!("{}:4043", node.name).into(),
             client: Some(format!("{}:4040", node.name).into()),
-            attributes: BTreeMap::new(),
-            incarnation: Incarnation(node.life),
+            attributes: inv_50::attributes(node.life),
+            incarnation: first_incarnation(node.life),
         };
         config.formation = formation;
         config.vnode_replicas = setup.vnode_replicas;
+        config.replace_after = setup.replace_after;
         config.snapshot_entries = setup.snapshot_entries;
         config.seed_users = vec![SeedUser { name: ADMIN.into(), hash: "$test$".into(), permissions }];
         // Failures are counted and never lock: how often each was counted is what is looked at.
@@ -120,6 +129,7 @@ impl World {
         config.store.seed = seed as u64;
         config.raft_log.seed = (seed >> 64) as u64;
         config.raft_log.file_bytes = setup.log_file_bytes;
+        self.records.configure(&mut config);
         config.bug = self.options.bug;
         config
     }
@@ -139,6 +149,7 @@ impl World {
             began: self.now,
             ready: false,
             is_hopeless: false,
+            is_leaving: false,
             wake_at: None,
             busy: [false; 2],
             peers: BTreeSet::new(),
@@ -147,6 +158,7 @@ impl World {
             calls: BTreeMap::new(),
             answered: BTreeSet::new(),
             calls_made: 0,
+            heard: BTreeMap::new(),
             seen: BTreeMap::new(),
             leads: BTreeSet::new(),
             floors: self.views.acknowledged(),
@@ -154,7 +166,12 @@ impl World {
         self.node(id).process = Some(process);
         self.summary.lives += 1;
         self.say(|| format!("node {id} starts"));
-        self.step(id, Event::Start)
+        self.step(id, Event::Start)?;
+        // What others say may come before anything on the disks is read.
+        if self.chaos.random_bool(0.4) {
+            self.dial_from(id);
+        }
+        Ok(())
     }
 
     pub(super) fn node(&mut self, id: NodeId) -> &mut Node {
@@ -288,7 +305,12 @@ impl World {
                 self.process(id).is_hopeless = true;
             }
             Action::Notice(notice) => self.say(|| format!("node {id} {notice:?}")),
-            Action::Left => return Err(Violation::new("ANSWER", "nobody asked a node to leave")),
+            Action::Left => {
+                let leaving = std::mem::take(&mut self.process(id).is_leaving);
+                ensure(leaving, "ANSWER", || format!("nobody waits for node {id} to leave"))?;
+                self.say(|| format!("node {id} has handed over"));
+                self.later(1, Happening::Gone(life));
+            }
             Action::Suspended => {
                 return Err(Violation::new("ANSWER", "a node stops serving, and nothing was upgraded"));
             }

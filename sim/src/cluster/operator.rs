@@ -68,14 +68,14 @@ impl World {
                 return self.propose(via, Command::DrainNode(ChangeNode { node, expected }));
             }
             35..50 if active > 2 && self.operator.gone.is_empty() && self.is_settled().is_none() => {
-                self.lose_directory();
+                return self.lose_directory();
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn some_ready(&mut self) -> Option<NodeId> {
+    pub(super) fn some_ready(&mut self) -> Option<NodeId> {
         let now = self.now;
         let is_ready = |node: &super::node::Node| {
             node.paused_until <= now && node.process.as_ref().is_some_and(|process| process.ready)
@@ -85,7 +85,7 @@ impl World {
         (!ready.is_empty()).then(|| ready[self.rng.random_range(0..ready.len())])
     }
 
-    fn propose(&mut self, via: NodeId, command: Command) -> Result<(), Violation> {
+    pub(super) fn propose(&mut self, via: NodeId, command: Command) -> Result<(), Violation> {
         self.act(via, |node, _, actions| node.propose(&command, actions))
     }
 
@@ -107,6 +107,7 @@ impl World {
     fn is_free(&self, node: NodeId) -> bool {
         let groups = self.groups();
         !groups.is_empty()
+            && !self.holds_records(node)
             && groups.iter().all(|group| {
                 self.leader(*group).is_some_and(|(_, replica)| replica.members().of_node(node).is_none())
             })
@@ -144,9 +145,12 @@ impl World {
     }
 
     /// A directory is gone, and the node comes back as another.
-    fn lose_directory(&mut self) {
+    fn lose_directory(&mut self) -> Result<(), Violation> {
         let ids = self.ids();
         let id = ids[self.chaos.random_range(0..ids.len())];
+        if !self.may_lose(id)? {
+            return Ok(());
+        }
         self.say(|| format!("node {id} loses everything"));
         let heir = self.add_node();
         self.node(heir).seeds = ids.iter().copied().filter(|other| *other != id).collect();
@@ -155,5 +159,6 @@ impl World {
         self.summary.wiped += 1;
         let delay = self.chaos.random_range(0..1_000_000);
         self.later(delay, Happening::Boot(heir));
+        Ok(())
     }
 }

@@ -1,5 +1,8 @@
 //! Named situations that random weather seldom makes: three nodes, and one thing that goes wrong for long.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use broker::witness::CLUSTER_GROUP;
 use broker::{CallId, Event, PeerEvent};
 use peer::Message;
@@ -11,6 +14,7 @@ use types::{NodeId, Term};
 use super::client::Op;
 use super::world::{Setup, World};
 use super::{Failure, Options, Summary, tell};
+use crate::disk::{Found, Side};
 use crate::invariants::{Violation, ensure};
 
 /// What a partial partition came to.
@@ -32,6 +36,7 @@ fn three(seed: u64, options: Options) -> World {
     let setup = Setup {
         vnodes: 1,
         vnode_replicas: 3,
+        replace_after: Duration::from_secs(300),
         snapshot_entries: 1000,
         log_file_bytes: 256 * 1024,
         nodes_max: 3,
@@ -202,4 +207,72 @@ pub fn an_hour_away(seed: u64, options: Options) -> Result<Summary, Failure> {
         world.boot(away)?;
         world.heal()
     })
+}
+
+/// A follower's snapshots are damaged while it is off, or gone: with one other it elects nobody, for it has forgotten
+/// what it had; nothing on its other volume is removed; and once the third is back it is a member again.
+pub fn snapshots_lost(seed: u64, are_gone: bool, options: Options) -> Result<Summary, Failure> {
+    let mut world = three(seed, options);
+    world.setup.snapshot_entries = 10;
+    tell(&mut world, |world| {
+        let ids = world.settle_down()?;
+        let (leader, _) =
+            world.leader(CLUSTER_GROUP).ok_or_else(|| Violation::new("STORY", "nobody leads"))?;
+        let others: Vec<NodeId> = ids.into_iter().filter(|id| *id != leader).collect();
+        let (hurt, third) = (others[0], others[1]);
+        for number in 0..30 {
+            let topic = format!("t{number}");
+            world.request(hurt, Op::Create(topic.clone()))?;
+            world.request(hurt, Op::CreateUser(format!("u{number}")))?;
+            let until = world.now + 300_000;
+            world.run_until(until)?;
+            world.request(hurt, Op::Produce(topic))?;
+        }
+        let until = world.now + 3_000_000;
+        world.run_until(until)?;
+        let copies = |world: &World| -> BTreeSet<String> {
+            let found = world.nodes[&hurt].disks[0].list(Side::View).into_iter();
+            found.filter(|(_, found)| matches!(found, Found::Dir)).map(|(name, _)| name).collect()
+        };
+        world.end(hurt, false);
+        let held = copies(world);
+        ensure(!held.is_empty(), "STORY", || format!("{hurt} has no copies"))?;
+        let damaged = world.damage_snapshots(hurt, are_gone);
+        ensure(damaged > 0, "STORY", || format!("{hurt} has no snapshots"))?;
+        world.end(third, true);
+        world.operator.faulty.insert(hurt, world.nodes[&hurt].life + 1);
+        world.boot(hurt)?;
+        let began = world.now;
+        while world.now < began + 30_000_000 {
+            let until = world.now + STEP;
+            world.run_until(until)?;
+            // Until whoever led has noticed that nobody follows.
+            let led = world.now > began + 8_000_000 && world.leader(CLUSTER_GROUP).is_some();
+            ensure(!led, "DISCLOSURE", || format!("{hurt} votes without its history: {}", world.describe()))?;
+            let left = copies(world);
+            ensure(held.is_subset(&left), "P-37", || format!("{hurt} removes {held:?}: {left:?}"))?;
+        }
+        world.boot(third)?;
+        world.heal()
+    })
+}
+
+impl World {
+    /// Gives how many there were.
+    fn damage_snapshots(&mut self, id: NodeId, are_gone: bool) -> usize {
+        let disk = &mut self.node(id).disks[1];
+        let files = disk.list(Side::View).into_iter().filter_map(|(path, found)| match found {
+            Found::File(bytes) if path.contains("snap") => Some((path, bytes)),
+            Found::File(_) | Found::Dir => None,
+        });
+        let files: Vec<(String, u64)> = files.collect();
+        for (path, bytes) in &files {
+            if are_gone {
+                disk.uproot(path);
+            } else {
+                disk.corrupt(path, bytes - 1, &[1]);
+            }
+        }
+        files.len()
+    }
 }

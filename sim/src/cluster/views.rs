@@ -13,8 +13,9 @@ use metadata::cluster::Cluster;
 use raft::{ReplicaId, Role};
 use types::{FenceToken, Incarnation, NodeId, RaftIndex, Term, VnodeId};
 
+use super::node::Node;
 use super::world::World;
-use crate::invariants::{Violation, ensure, inv_45};
+use crate::invariants::{Violation, ensure, inv_45, inv_49};
 
 /// What must only grow along the cluster's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +68,9 @@ impl World {
     pub(super) fn groups_of(&self, id: NodeId) -> Vec<VnodeId> {
         let process = self.nodes.get(&id).and_then(|node| node.process.as_ref());
         let topology = process.and_then(|process| process.node.cluster_tables().topology());
-        let vnodes = topology.map_or_else(Vec::new, |topology| topology.placements.keys().copied().collect());
+        let vnodes: Vec<VnodeId> = topology.map_or_else(Vec::new, |topology| {
+            topology.placements.keys().copied().chain(topology.coming().map(|(vnode, _)| vnode)).collect()
+        });
         std::iter::once(CLUSTER_GROUP).chain(vnodes).collect()
     }
 
@@ -88,11 +91,16 @@ impl World {
             self.look_at_tables(id, group)?;
             self.look_at_replica(id, group)?;
         }
+        self.look_at_removals(id)?;
         let now = self.clock(id);
         let Some(process) = self.nodes.get(&id).and_then(|node| node.process.as_ref()) else { return Ok(()) };
         if let Some(fence) = process.node.held_fence(now) {
             let holder = *self.views.fences.entry(fence).or_insert(id);
             ensure(holder == id, "C-1", || format!("{holder} and {id} hold the lease under {fence:?}"))?;
+            let held = |(other, node): (&NodeId, &Node)| {
+                Some((*other, node.process.as_ref()?.node.held_fence(self.clock(*other))?))
+            };
+            inv_49::alone((id, fence), self.nodes.iter().filter_map(held))?;
         }
         Ok(())
     }
@@ -107,19 +115,25 @@ impl World {
         ensure(before.is_none_or(|before| before < applied), "VIEW", || {
             format!("the tables of {group} on node {id} go back from {before:?} to {applied}")
         })?;
+        self.look_at_moves(id, group)?;
+        let process = self.process(id);
         let hash = if group == CLUSTER_GROUP {
             process.node.cluster_tables().state_hash()
         } else {
             process.node.vnode_tables(group).map_or(0, metadata::vnode::Vnode::state_hash)
         };
         let facts = (group == CLUSTER_GROUP).then(|| facts(process.node.cluster_tables()));
+        if group == CLUSTER_GROUP {
+            let process = self.nodes[&id].process.as_ref();
+            process.map_or(Ok(()), |process| self.probes.judge(process.node.cluster_tables()))?;
+        }
         self.note(hash);
         self.summary.compared += 1;
         let known = self.views.groups.entry(group).or_default();
         if let Some(other) = known.states.insert(applied, hash) {
             return inv_45::equal(id, applied, hash, other);
         }
-        let Some(facts) = facts else { return Ok(()) };
+        let Some(facts) = facts else { return self.look_at_segments(id, group) };
         if let Some((_, earlier)) = known.facts.range(..applied).next_back() {
             grows(earlier, &facts)?;
         }
@@ -177,6 +191,11 @@ impl World {
                     "node {id} serves with {group} at {applied}; {floor} was acknowledged before it began"
                 )
             })?;
+            // A vnode on its way onto the ring may have nothing yet, not even a leader.
+            let topology = process.node.cluster_tables().topology();
+            if topology.and_then(|topology| topology.coming()).is_some_and(|(vnode, _)| vnode == group) {
+                continue;
+            }
             let leads = process.node.replica(group).is_some_and(raft::Group::is_ready);
             let led_at = self.views.groups.get(&group).map_or(0, |known| known.led_at);
             ensure(leads || led_at >= process.began, "READY", || {

@@ -1,14 +1,16 @@
 //! What goes wrong, and for how long.
 
+use broker::Event;
 use rand::Rng;
 use storage::disk::ErrorKind;
 use types::NodeId;
 
 use super::world::{Happening, World};
 use crate::disk::{Chance, Class, Found, Injection, NODE_BYTES, Side};
+use crate::invariants::Violation;
 
-/// How far clocks step. A lease lasts longer by as much as its holder's clock was ahead.
-const CLOCK_STEP_MS: i64 = 20_000;
+/// How far clocks step.
+const CLOCK_STEP_MS: i64 = 4 * 3_600_000;
 
 impl World {
     /// Some faults end and others begin.
@@ -43,7 +45,11 @@ impl World {
             50..58 => {
                 self.network.links.worsen(&mut self.chaos);
             }
-            58..70 => self.crash(id),
+            58..66 => self.crash(id),
+            66..70 => {
+                let life = self.nodes[&id].life;
+                self.later(1, Happening::Leave((id, life)));
+            }
             70..75 => ids.into_iter().for_each(|id| self.crash(id)),
             75..83 => self.pause(id),
             83..90 => {
@@ -89,6 +95,26 @@ impl World {
         self.calm_disks(id);
         let delay = [600_000, 600_000, 8_000_000, 25_000_000][self.chaos.random_range(0..4)];
         let delay = self.chaos.random_range(0..delay);
+        self.later(delay, Happening::Boot(id));
+    }
+
+    /// A node is asked to hand over what it leads, as before an orderly restart.
+    pub(super) fn leave(&mut self, id: NodeId) -> Result<(), Violation> {
+        let life = self.nodes[&id].life;
+        if std::mem::replace(&mut self.process(id).is_leaving, true) {
+            return Ok(());
+        }
+        self.say(|| format!("node {id} is to leave"));
+        self.summary.leaves += 1;
+        self.later(5_000_000, Happening::Gone((id, life)));
+        self.step(id, Event::Leave)
+    }
+
+    /// It has handed over, or nobody waits for it any longer, and comes back soon.
+    pub(super) fn gone(&mut self, id: NodeId) {
+        self.end(id, false);
+        self.calm_disks(id);
+        let delay = self.chaos.random_range(0..2_000_000);
         self.later(delay, Happening::Boot(id));
     }
 

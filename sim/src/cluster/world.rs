@@ -1,6 +1,7 @@
 //! Time, and what happens when.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use broker::AskId;
 use peer::Message;
@@ -14,6 +15,9 @@ use super::model::Model;
 use super::network::{Network, Parcel};
 use super::node::Node;
 use super::operator::Operator;
+use super::ring::Moves;
+use super::probes::Probes;
+use super::records::Records;
 use super::views::Views;
 use super::{Options, Summary};
 use crate::invariants::{Violation, ensure};
@@ -42,8 +46,18 @@ pub(super) enum Happening {
     Silence(NodeId, NodeId, u64),
     /// Clients ask for something.
     Ask,
+    /// Clients write and read records.
+    Records,
     /// People change the cluster.
     Operate,
+    /// Every node looks who is there.
+    Detect,
+    /// Somebody proposes what is to be refused.
+    Probe,
+    /// A node is asked to hand over and go.
+    Leave(Life),
+    /// It has, or has had time enough to.
+    Gone(Life),
     /// The weather changes.
     Weather,
     /// Links flap.
@@ -65,9 +79,12 @@ pub(super) struct World {
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) network: Network,
     pub(super) views: Views,
+    pub(super) moves: Moves,
     pub(super) clients: Clients,
     pub(super) model: Model,
     pub(super) operator: Operator,
+    pub(super) probes: Probes,
+    pub(super) records: Records,
     pub(super) setup: Setup,
     /// Of happenings, nodes, connections, requests and names.
     pub(super) numbers: u64,
@@ -84,6 +101,7 @@ pub(super) struct World {
 pub(super) struct Setup {
     pub(super) vnodes: u32,
     pub(super) vnode_replicas: usize,
+    pub(super) replace_after: Duration,
     pub(super) snapshot_entries: u64,
     pub(super) log_file_bytes: u64,
     pub(super) nodes_max: usize,
@@ -96,6 +114,7 @@ impl World {
         let setup = Setup {
             vnodes: [1, 1, 2, 3][rng.random_range(0..4)],
             vnode_replicas: [3, 3, 3, 5][rng.random_range(0..4)],
+            replace_after: Duration::from_secs([1, 5, 5, 300][rng.random_range(0..4)]),
             snapshot_entries: [10, 40, 1_000_000][rng.random_range(0..3)],
             log_file_bytes: [16 * 1024, 256 * 1024][rng.random_range(0..2)],
             nodes_max: rng.random_range(4..=7),
@@ -123,9 +142,12 @@ impl World {
             nodes: BTreeMap::new(),
             network: Network::new(),
             views: Views::default(),
+            moves: Moves::default(),
             clients: Clients::default(),
             model: Model::default(),
             operator: Operator::default(),
+            probes: Probes::default(),
+            records: Records::default(),
             setup,
             numbers: 0,
             healing: false,
@@ -143,7 +165,7 @@ impl World {
         let disks = self.nodes.values().flat_map(|node| &node.disks);
         let disks = disks.fold(0, |sum: u64, disk| sum.rotate_left(1) ^ disk.trace_hash());
         let healing = self.summary.healing;
-        Summary { micros: self.now, trace: self.summary.trace ^ disks, healing, ..self.summary }
+        Summary { ring_changes: self.moves.changes, micros: self.now, trace: self.summary.trace ^ disks, healing, ..self.summary }
     }
 
     pub(super) fn say(&self, line: impl FnOnce() -> String) {
@@ -185,8 +207,10 @@ impl World {
         self.boot_all();
         let first = self.rng.random_range(2_000_000..8_000_000);
         self.later(1_000_000, Happening::Ask);
+        self.begin_records();
         self.later(first, Happening::Operate);
         self.later(first, Happening::Weather);
+        self.later(first, Happening::Probe);
         let end = self.rng.random_range(20_000_000..60_000_000);
         self.run_until(end)
     }
@@ -197,6 +221,7 @@ impl World {
             self.later(delay, Happening::Boot(id));
         }
         self.later(1000, Happening::Dial);
+        self.later(400_000, Happening::Detect);
     }
 
     pub(super) fn run_until(&mut self, end: u64) -> Result<(), Violation> {
@@ -244,7 +269,15 @@ impl World {
                 Ok(())
             }
             Happening::Ask => self.ask(),
+            Happening::Records => self.handle_records(),
             Happening::Operate => self.operate(),
+            Happening::Detect => self.detect(),
+            Happening::Probe => self.probe(),
+            Happening::Leave((id, _)) => self.leave(id),
+            Happening::Gone((id, _)) => {
+                self.gone(id);
+                Ok(())
+            }
             Happening::Weather => {
                 self.change_weather();
                 Ok(())
@@ -266,12 +299,17 @@ fn of_process(happening: &Happening) -> Option<Life> {
         | Happening::Up(life, ..)
         | Happening::Down(life, ..)
         | Happening::Deliver(life, ..)
-        | Happening::Late(life, _) => Some(*life),
+        | Happening::Late(life, _)
+        | Happening::Leave(life)
+        | Happening::Gone(life) => Some(*life),
         Happening::Boot(_)
         | Happening::Dial
         | Happening::Silence(..)
         | Happening::Ask
+        | Happening::Records
         | Happening::Operate
+        | Happening::Detect
+        | Happening::Probe
         | Happening::Weather
         | Happening::Flap(_) => None,
     }

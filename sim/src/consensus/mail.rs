@@ -25,6 +25,12 @@ impl World {
                         self.say(|| format!("node {id} to {to} of {group}: {message:?}"));
                         self.replicas.told(*group, &message);
                     }
+                    Ok(Letter::Beats(beats)) => {
+                        for beat in beats {
+                            self.say(|| format!("node {id} to {to}: {beat:?}"));
+                            self.replicas.told(beat.group, &beat.message(id));
+                        }
+                    }
                     Ok(letter) => self.say(|| format!("node {id} to {to} of {group}: {letter:?}")),
                     Err(error) => {
                         return Err(Violation::new("CODEC", format!("a letter of node {id}: {error}")));

@@ -12,3 +12,12 @@ pub fn check(batch: impl Display, acknowledged: bool, power_lost_since: bool) ->
         format!("{batch} was acknowledged, and is gone after a power loss")
     })
 }
+
+/// Judges a record that was acknowledged just now, by who holds it on a disk.
+pub fn on_a_quorum(
+    record: impl Display,
+    enough: bool,
+    found: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    ensure(enough, "INV-1", || format!("{record} is acknowledged, and only {} hold it", found()))
+}

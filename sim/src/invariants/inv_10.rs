@@ -18,3 +18,8 @@ pub fn check(record: impl Display, passed: bool) -> Result<(), Violation> {
 pub fn in_order(record: impl Display, earlier: bool) -> Result<(), Violation> {
     ensure(!earlier, "INV-10", || format!("{record} was read behind one that was asked for later"))
 }
+
+/// Judges a record that a reader is given; `before` says that it was given it already.
+pub fn not_twice(record: impl Display, before: bool) -> Result<(), Violation> {
+    ensure(!before, "INV-10", || format!("{record} is given to one reader twice"))
+}

@@ -2,7 +2,7 @@
 //!
 //! A topic that was deleted and made again has another id, and shares no record, cursor or position with the first.
 
-use types::{SegmentId, TopicId};
+use types::{Offset, SegmentId, TopicId};
 
 use super::{Violation, ensure};
 
@@ -24,4 +24,9 @@ pub fn topic(
 /// Judges a segment that is opened.
 pub fn segment(segment: SegmentId, seen: bool) -> Result<(), Violation> {
     ensure(!seen, "INV-12", || format!("{segment} is opened a second time"))
+}
+
+/// Judges where a segment starts, against where it did.
+pub fn same_start(segment: SegmentId, before: Offset, now: Offset) -> Result<(), Violation> {
+    ensure(before == now, "INV-12", || format!("{segment} starts at {now}, and at {before} before"))
 }

@@ -13,3 +13,8 @@ pub fn once(segment: SegmentId, sealed: Option<Offset>) -> Result<(), Violation>
 pub fn at_a_boundary(segment: SegmentId, end: Offset, boundary: bool) -> Result<(), Violation> {
     ensure(boundary, "INV-18", || format!("{segment} is sealed at {end}, where no batch ends"))
 }
+
+/// Judges what a seal recorded against what it did before.
+pub fn unchanged(segment: SegmentId, same: bool) -> Result<(), Violation> {
+    ensure(same, "INV-18", || format!("what the seal of {segment} recorded has changed"))
+}

@@ -17,3 +17,8 @@ pub fn check(segment: SegmentId, from: Offset, acknowledged: Offset, reply: &Rep
 pub fn left(reader: impl std::fmt::Display, record: impl std::fmt::Display) -> Violation {
     Violation::new("INV-25", format!("{reader} is told that nothing is left, and {record} is due"))
 }
+
+/// A reader was given nothing; `before_it` is what lies before it for sure.
+pub fn no_end(reader: impl std::fmt::Display, before_it: Option<String>) -> Result<(), Violation> {
+    before_it.map_or(Ok(()), |what| Err(left(reader, what)))
+}

@@ -17,3 +17,8 @@ pub fn committed(batch: impl Display, waiting: bool) -> Result<(), Violation> {
 pub fn not_back(batch: impl Display, absent: bool) -> Result<(), Violation> {
     ensure(!absent, "INV-41", || format!("{batch} was read, and had been absent before"))
 }
+
+/// Judges a record that a reader is given where another was given one.
+pub fn same_for_all(record: impl Display, other: impl Display, same: bool) -> Result<(), Violation> {
+    ensure(same, "INV-41", || format!("a reader is given {record} where another was given {other}"))
+}

@@ -11,3 +11,21 @@ use super::{Violation, ensure};
 pub fn skipped(reader: impl Display, record: impl Display, read: bool) -> Result<(), Violation> {
     ensure(!read, "INV-43", || format!("{reader} is not given {record}, which is stored: it was read before"))
 }
+
+/// Judges a reader that was moved over `skipped` offsets while `gone` in front of it were stored no more, of which the
+/// node has counted `counted`; `first`: it remembers enough to count each move once.
+pub fn moved(
+    reader: impl Display,
+    skipped: u64,
+    gone: u64,
+    counted: u64,
+    first: bool,
+) -> Result<(), Violation> {
+    ensure(skipped <= gone, "INV-43", || {
+        format!("{reader} is moved over {skipped} offsets, and {gone} in front of it are gone")
+    })?;
+    // A reader that lost its cursor may come to the same place again: that is not counted twice.
+    ensure(counted <= skipped && (counted > 0 || skipped == 0 || first), "INV-43", || {
+        format!("{reader} is moved over {skipped} offsets, and {counted} are counted")
+    })
+}

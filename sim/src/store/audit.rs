@@ -33,13 +33,14 @@ impl World {
             inv_27::check(segment, copy.is_healthy(), reply)?;
         }
         match &asked.request {
-            Request::Create { base, epoch, .. } => match reply {
+            Request::Create { base, epoch, rebuilding, .. } => match reply {
                 Reply::Created => {
                     *copy = Copy {
                         exists: Exists::Yes,
                         base: *base,
                         fenced: *epoch,
                         epoch_max: *epoch,
+                        rebuilding: Some(*rebuilding),
                         half_created: false,
                         // Damage the start has found is older than the copy, though it may stay for long.
                         journal_rot: false,
@@ -113,6 +114,16 @@ impl World {
                 Reply::Deleted => *copy = copy.absent(),
                 Reply::Failed(Error::Damaged(_) | Error::Overloaded) => {}
                 _ => copy.delete_pending = true,
+            },
+            Request::Rebuilt { .. } => match reply {
+                Reply::Rebuilt(extent) => {
+                    ensure(!extent.rebuilding, "REBUILDING", || {
+                        format!("{segment}: told to be whole, and is not")
+                    })?;
+                    copy.rebuilding = Some(false);
+                }
+                Reply::Failed(Error::Storage(_)) => copy.doubt_rebuilding(),
+                _ => {}
             },
             Request::Inspect { .. } => {}
         }
@@ -200,11 +211,13 @@ impl World {
                 let other = copy.sealed.is_some_and(|sealed| sealed != end);
                 ensure(!other, "INV-18", || format!("{segment}: sealed a second time, at {end}"))?;
                 copy.sealed = Some(end);
+                copy.rebuilding = Some(false);
                 copy.seals_pending.clear();
                 copy.seal(end);
             }
             Reply::Failed(Error::Storage(_)) => {
                 copy.seals_pending.push(end);
+                copy.doubt_rebuilding();
                 copy.stopped = true;
             }
             Reply::Failed(Error::CannotSeal { .. }) => {
@@ -286,11 +299,17 @@ impl World {
                 base: extent.base,
                 fenced: extent.epoch,
                 epoch_max: extent.epoch,
+                rebuilding: None,
                 ..copy.absent()
             };
         }
         ensure(extent.epoch >= copy.fenced, "INV-14", || {
             format!("{segment}: fenced at {}, now {}", copy.fenced, extent.epoch)
+        })?;
+        // INV-15: a copy that forgot that it may lack something would answer for what it never had.
+        let right = copy.rebuilding.is_none_or(|rebuilding| extent.rebuilding == rebuilding);
+        ensure(right && !(extent.rebuilding && extent.state == State::Sealed), "REBUILDING", || {
+            format!("{segment}: {:?} was told, {extent:?}", copy.rebuilding)
         })?;
         let is_latched = matches!(extent.state, State::Latched(_));
         ensure(is_latched || !copy.latched, "LATCH", || {

@@ -50,6 +50,8 @@ pub(super) struct Copy {
     pub(super) latched: bool,
     pub(super) latch_pending: bool,
     pub(super) delete_pending: bool,
+    /// Whether it was made in the place of another and not told to be whole; `None` when that is not known.
+    pub(super) rebuilding: Option<bool>,
     /// Bytes a fence's answer recorded.
     pub(super) recorded: u64,
     pub(super) rot: Option<Rot>,
@@ -87,6 +89,7 @@ impl Copy {
             latched: false,
             latch_pending: false,
             delete_pending: false,
+            rebuilding: Some(false),
             recorded: 0,
             journaled: false,
             rot: None,
@@ -100,6 +103,11 @@ impl Copy {
             half_created: false,
             poisoned: false,
         }
+    }
+
+    /// That it is whole was asked to be recorded, and nobody knows whether it was.
+    pub(super) fn doubt_rebuilding(&mut self) {
+        self.rebuilding = self.rebuilding.filter(|rebuilding| !rebuilding);
     }
 
     /// Where the next batch goes, if everything submitted is there.

@@ -144,10 +144,11 @@ impl World {
             let base = Offset(rng.random_range(0..2) * 100);
             let base = if copy.half_created { copy.base } else { base };
             let expect_full = rng.random_bool(0.7);
+            let rebuilding = rng.random_bool(0.3);
             // What an unanswered creation left is found by asking again.
             if copy.exists == Exists::No || copy.half_created {
                 self.model.get_mut(&segment).expect("chosen from the model").base = base;
-                self.send(Request::Create { segment, base, epoch: Epoch(1), expect_full })?;
+                self.send(Request::Create { segment, base, epoch: Epoch(1), expect_full, rebuilding })?;
                 self.pump_until_answered(segment)?;
             } else {
                 self.audit(segment)?;
@@ -182,6 +183,9 @@ impl World {
             }
             81 if rng.random_bool(0.3) => {
                 self.send(Request::Latch { segment, reason: FailReason::Eio })?;
+            }
+            81 => {
+                self.send(Request::Rebuilt { segment })?;
             }
             82..=84 => {
                 self.send(Request::Verify { segment })?;

@@ -188,7 +188,11 @@ impl World {
             Request::Create { .. } => {
                 copy.exists = if copy.exists == Exists::Yes { Exists::Yes } else { Exists::Maybe }
             }
-            Request::Seal { end, .. } => copy.seals_pending.push(*end),
+            Request::Seal { end, .. } => {
+                copy.seals_pending.push(*end);
+                copy.doubt_rebuilding();
+            }
+            Request::Rebuilt { .. } => copy.doubt_rebuilding(),
             Request::Latch { .. } => copy.latch_pending = true,
             Request::Delete { .. } => copy.delete_pending = true,
             Request::Append { .. }
@@ -325,13 +329,14 @@ fn brief(request: &Request) -> String {
                 header.frame_len()
             )
         }
-        Request::Create { base, epoch, expect_full, .. } => {
-            format!("s{segment} Create at {base}, epoch {epoch}, full {expect_full}")
+        Request::Create { base, epoch, expect_full, rebuilding, .. } => {
+            format!("s{segment} Create at {base}, epoch {epoch}, full {expect_full}, rebuilding {rebuilding}")
         }
         Request::Read { from, bytes_max, .. } => format!("s{segment} Read from {from}, {bytes_max} bytes"),
         Request::SeekTime { at, .. } => format!("s{segment} SeekTime {at}"),
         Request::Fence { epoch, .. } => format!("s{segment} Fence epoch {epoch}"),
         Request::Seal { end, .. } => format!("s{segment} Seal at {end}"),
+        Request::Rebuilt { .. } => format!("s{segment} Rebuilt"),
         Request::Latch { .. } => format!("s{segment} Latch"),
         Request::Verify { .. } => format!("s{segment} Verify"),
         Request::Delete { .. } => format!("s{segment} Delete"),
@@ -348,6 +353,7 @@ fn brief_reply(reply: &Reply) -> String {
         | Reply::Appended { .. }
         | Reply::Sought(_)
         | Reply::Fenced(_)
+        | Reply::Rebuilt(_)
         | Reply::Sealed(_)
         | Reply::Latched
         | Reply::Verified(_)

@@ -6,13 +6,14 @@
 
 use bytes::Bytes;
 use metadata::cluster::{AddNode, Command, Node as Listed, NodeState, SetNode};
-use types::VnodeId;
+use types::{NodeId, VnodeId};
 
 use super::Step;
 use crate::cluster;
 use crate::config::{Formation, Own};
 use crate::meta::CLUSTER;
 use crate::node::Node;
+use crate::planted::Bug;
 
 impl Node {
     /// Proposes what is missing of this node in the tables; one thing at a time.
@@ -41,7 +42,10 @@ impl Node {
             }));
         };
         if !says(listed, own) && own.incarnation >= listed.incarnation {
-            let attributes = own.attributes.iter().map(|(key, value)| (bytes(key), bytes(value)));
+            let left_over =
+                listed.attributes.iter().filter(|_| self.core.config.has_bug(Bug::KeepAttributes));
+            let attributes = left_over.chain(&own.attributes);
+            let attributes = attributes.map(|(key, value)| (bytes(key), bytes(value)));
             return Some(Command::SetNode(SetNode {
                 node,
                 incarnation: own.incarnation,
@@ -60,15 +64,23 @@ impl Node {
         })
     }
 
-    /// Begins the groups of vnodes that were placed here alone and have never been anywhere.
+    /// Begins the groups of the ring's first vnodes, which the node that formed the cluster has to itself, and with the
+    /// other members the group of the vnode that is on its way onto the ring. Whoever was in such a group before does
+    /// not begin it again.
     pub(super) fn found_vnodes(&mut self) {
         let node = self.core.config.node;
         let Some(topology) = self.core.meta.cluster().topology() else { return };
-        let alone =
-            topology.placements.iter().filter(|(_, nodes)| nodes[..] == [node]).map(|(vnode, _)| *vnode);
-        let missing: Vec<VnodeId> = alone.filter(|vnode| !self.core.meta.has(*vnode)).collect();
-        for vnode in missing {
-            self.core.found(vnode);
+        let forms = matches!(self.core.config.formation, Formation::Forms { .. });
+        // Later on a vnode that is here alone is one that others had before.
+        let first = topology.placements.iter().filter(|_| forms && topology.version == 0);
+        let first = first.map(|(vnode, nodes)| (*vnode, &nodes[..]));
+        let placed = first.chain(topology.coming()).filter(|(_, nodes)| nodes.contains(&node));
+        let missing: Vec<(VnodeId, Vec<NodeId>)> = placed
+            .filter(|(vnode, _)| !self.core.meta.has(*vnode))
+            .map(|(vnode, nodes)| (vnode, nodes.to_vec()))
+            .collect();
+        for (vnode, nodes) in missing {
+            self.core.found(vnode, &nodes);
         }
     }
 }

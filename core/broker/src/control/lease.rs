@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use metadata::cluster::{AcquireLease, ChangeRing, Command, Reply, RingAct};
+use metadata::cluster::{self as tables, AcquireLease, ChangeRing, Command, Renewal, Reply, RingAct};
 use placement::holder::{Action, Answer, Attempt, Holder, Timing};
 use placement::rank::Item;
 use types::{FenceToken, Instant, NodeId, VnodeId};
@@ -13,6 +13,7 @@ use types::{FenceToken, Instant, NodeId, VnodeId};
 use super::{Step, members};
 use crate::cluster;
 use crate::node::Node;
+use crate::planted::Bug;
 
 const DURATION: Duration = Duration::from_secs(15);
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
@@ -22,11 +23,29 @@ const RETRY_PERIOD: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Lease {
     holder: Option<Holder>,
+    /// The renewal that the tables here say was the last, and since when by this node's own clock.
+    watched: Option<(Renewal, Instant)>,
 }
 
 impl Lease {
     pub(super) fn new() -> Self {
-        Self { holder: None }
+        Self { holder: None, watched: None }
+    }
+
+    /// Looks at the lease as the tables here have it.
+    fn watch(&mut self, lease: &tables::Lease, now: Instant) {
+        let renewal = lease.renewal();
+        if self.watched.is_none_or(|(watched, _)| watched != renewal) {
+            self.watched = Some((renewal, now));
+        }
+    }
+
+    /// The last renewal, when it has been the last for as long as the lease lasts. Its holder stopped believing in it
+    /// before that, since both clocks run equally fast; and if it was renewed without this node having heard of it yet,
+    /// the tables will know.
+    fn over(&self, lease: &tables::Lease, now: Instant) -> Option<Renewal> {
+        let lasts = Duration::from_millis(lease.duration_ms).max(DURATION);
+        self.watched.filter(|(_, since)| now.since(*since) >= lasts).map(|(renewal, _)| renewal)
     }
 
     pub(super) fn fence(&self, now: Instant) -> Option<FenceToken> {
@@ -35,11 +54,12 @@ impl Lease {
 }
 
 impl Node {
-    /// Tries to get the lease, or to keep it. Only a node that leads the cluster group tries to get it: it is the
+    /// Watches the lease, and tries to get it, or to keep it. Only a node that leads the cluster group tries to get it: it is the
     /// one whose steps are recorded soonest.
     pub(super) fn keep_lease(&mut self) {
         let now = self.core.now;
         let mut actions = Vec::new();
+        self.control.lease.watch(self.core.meta.cluster().lease(), now);
         if self.control.lease.holder.is_none() {
             if !self.core.meta.leads(crate::meta::CLUSTER) {
                 return;
@@ -80,7 +100,12 @@ impl Node {
             match action {
                 Action::Acquire(attempt) => {
                     let duration_ms = u64::try_from(DURATION.as_millis()).expect("a few seconds");
-                    let acquire = AcquireLease { candidate, duration_ms, at: self.core.wall };
+                    let lease = self.core.meta.cluster().lease();
+                    let over = match self.core.config.has_bug(Bug::TakeLease) {
+                        true => Some(lease.renewal()),
+                        false => self.control.lease.over(lease, self.core.now),
+                    };
+                    let acquire = AcquireLease { candidate, duration_ms, at: self.core.wall, over };
                     let then = cluster::Then::Control(Step::Lease(attempt));
                     self.core.propose_cluster(&Command::AcquireLease(acquire), then);
                 }
@@ -92,6 +117,14 @@ impl Node {
                 Action::Gained(_) | Action::Lost(_) => {}
             }
         }
+    }
+
+    /// Gives the lease back. Whoever asks for it next, this node too, is given another fence.
+    pub(super) fn give_lease_back(&mut self) {
+        let Some(mut holder) = self.control.lease.holder.take() else { return };
+        let mut actions = Vec::new();
+        holder.release(self.core.now, &mut actions);
+        self.lease_actions(actions);
     }
 
     /// While the lease is held: the next vnode whose members shall be others than the table says.
@@ -108,11 +141,11 @@ impl Node {
     }
 
     fn next_placement(&self) -> Option<(VnodeId, Vec<NodeId>)> {
-        let (belonging, able) = (self.belonging(), self.able());
+        let living = self.living();
         let rf = self.core.config.vnode_replicas.max(1);
         let topology = self.core.meta.cluster().topology()?;
         topology.placements.iter().find_map(|(vnode, placed)| {
-            let healed = members::healed(Item::Vnode(*vnode), placed, &belonging, &able, rf);
+            let healed = members::healed(Item::Vnode(*vnode), placed, &living, rf);
             let wanted = self.leaders_spread(*vnode, placed, healed);
             (!wanted.is_empty() && wanted != *placed).then_some((*vnode, wanted))
         })

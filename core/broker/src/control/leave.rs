@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use types::{NodeId, VnodeId};
 
-use super::members::can_lead;
 use crate::action::Action;
 use crate::node::Node;
 
@@ -29,12 +28,12 @@ impl Node {
     pub(crate) fn leave_cluster(&mut self) {
         if self.control.leave == Leave::No {
             self.control.leave = Leave::Asked;
-            self.hand_over();
+            self.hand_over_lead();
         }
     }
 
     /// Hands on what is led here still, and tells once that nothing is.
-    pub(super) fn hand_over(&mut self) {
+    pub(super) fn hand_over_lead(&mut self) {
         if self.control.leave != Leave::Asked {
             return;
         }
@@ -56,6 +55,6 @@ impl Node {
     /// The first of the other members that could lead a group at once.
     fn heir(&self, id: VnodeId) -> Option<NodeId> {
         let group = self.core.meta.group(id)?;
-        group.peers().map(|peer| peer.member.node).find(|node| can_lead(group, *node))
+        group.peers().map(|peer| peer.member.node).find(|node| self.may_lead(group, *node))
     }
 }

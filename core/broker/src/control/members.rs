@@ -42,13 +42,13 @@ impl Node {
     fn cluster_members(&self) -> Vec<NodeId> {
         let Some(group) = self.core.meta.group(CLUSTER) else { return Vec::new() };
         let current: Vec<NodeId> = group.members().iter().map(|(member, _)| member.node).collect();
-        let (belonging, able) = (self.belonging(), self.able());
-        let rf = match belonging.len() {
-            0..=2 => belonging.len(),
+        let living = self.living();
+        let rf = match living.belonging.len() {
+            few @ 0..=2 => few,
             3 | 4 => 3,
             _ => 5,
         };
-        healed(Item::Cluster, &current, &belonging, &able, rf)
+        healed(Item::Cluster, &current, &living, rf)
     }
 
     fn next_member(&mut self, id: VnodeId, wanted: &[NodeId]) {
@@ -58,14 +58,16 @@ impl Node {
             Next::Add(node) => Change::AddLearner(node),
             Next::Promote(node) => Change::Promote(node),
             Next::Remove(node) if node == own => {
-                let heir = wanted.iter().copied().find(|node| *node != own && can_lead(group, *node));
+                let may_lead = |node: &NodeId| *node != own && self.may_lead(group, *node);
+                let heir = wanted.iter().copied().find(may_lead);
                 return self.core.transfer(id, heir);
             }
             Next::Remove(node) => Change::Remove(node),
             Next::Wait(_) | Next::Blocked => return,
             Next::Done => {
                 // The first of them leads, so that leaders are spread as members are.
-                let first = wanted.first().copied().filter(|first| *first != own && can_lead(group, *first));
+                let first = wanted.first().copied();
+                let first = first.filter(|first| *first != own && self.may_lead(group, *first));
                 return self.core.transfer(id, first.filter(|_| id != CLUSTER));
             }
         };
@@ -74,6 +76,13 @@ impl Node {
 }
 
 impl Node {
+    /// Whether a group may be handed to that member: it has everything, and nobody doubts that it is there.
+    pub(super) fn may_lead(&self, group: &Group, node: NodeId) -> bool {
+        let is_it = |peer: &raft::PeerView| peer.member.node == node && peer.part == Part::Voter;
+        let can = |peer: &raft::PeerView| peer.is_active && peer.matched >= group.commit();
+        self.core.liveness.usable(node) && group.peers().any(|peer| is_it(&peer) && can(&peer))
+    }
+
     fn parts_of(&self, group: &Group) -> rebalance::Group {
         let mut parts = rebalance::Group::default();
         for (member, part) in group.members().iter() {
@@ -91,15 +100,26 @@ impl Node {
     }
 }
 
-/// Those that belong stay, and those that are able fill up.
-pub(super) fn healed(
-    item: Item,
-    current: &[NodeId],
-    belonging: &BTreeSet<NodeId>,
-    able: &BTreeSet<NodeId>,
-    rf: usize,
-) -> Vec<NodeId> {
-    let staying = current.iter().filter(|node| belonging.contains(node)).copied();
+/// The nodes of the cluster, as far as groups are concerned.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Living {
+    /// May keep what they hold, whether or not they are there at the moment.
+    pub(crate) belonging: BTreeSet<NodeId>,
+    /// May be given something.
+    pub(crate) able: BTreeSet<NodeId>,
+    /// Have been dead for so long that others take what they hold.
+    pub(crate) lost: BTreeSet<NodeId>,
+}
+
+/// Those that belong stay, and those that are able fill up. Whoever is lost goes as far as another is there to come: a
+/// member that may still return is worth more than none.
+pub(super) fn healed(item: Item, current: &[NodeId], living: &Living, rf: usize) -> Vec<NodeId> {
+    let Living { belonging, able, lost } = living;
+    let staying: Vec<NodeId> = current.iter().filter(|node| belonging.contains(node)).copied().collect();
+    let (gone, there): (Vec<NodeId>, Vec<NodeId>) = staying.iter().partition(|node| lost.contains(node));
+    let spare = able.iter().filter(|node| !staying.contains(node)).count();
+    let kept = rf.saturating_sub(there.len() + spare).min(gone.len());
+    let staying = there.iter().chain(&gone[..kept]).copied();
     let alive: BTreeSet<NodeId> = staying.chain(able.iter().copied()).collect();
     let mut healed = repair::healed(item, current, &alive, rf, None);
     healed.truncate(rf.max(1));
@@ -110,7 +130,35 @@ fn is_near(group: &Group, peer: &raft::PeerView) -> bool {
     peer.is_active && peer.matched.0 + BEHIND_MAX >= group.commit().0
 }
 
-pub(super) fn can_lead(group: &Group, node: NodeId) -> bool {
-    let is_it = |peer: &raft::PeerView| peer.member.node == node && peer.part == Part::Voter;
-    group.peers().any(|peer| is_it(&peer) && peer.is_active && peer.matched >= group.commit())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(ids: &[u128]) -> Vec<NodeId> {
+        ids.iter().copied().map(NodeId).collect()
+    }
+
+    /// Members of three after one pass, sorted.
+    fn after(current: &[u128], able: &[u128], lost: &[u128]) -> Vec<NodeId> {
+        let set = |ids: &[u128]| ids.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
+        let living = Living { belonging: set(&[1, 2, 3, 4, 5, 6]), able: set(able), lost: set(lost) };
+        let mut healed = healed(Item::Cluster, &nodes(current), &living, 3);
+        healed.sort_unstable();
+        healed
+    }
+
+    #[test]
+    fn whoever_is_away_keeps_its_place_and_whoever_is_lost_gives_it_to_another() {
+        assert_eq!(after(&[1, 2, 3], &[1, 2, 4], &[]), nodes(&[1, 2, 3]));
+        assert_eq!(after(&[1, 2, 3], &[1, 2, 4], &[3]), nodes(&[1, 2, 4]));
+    }
+
+    #[test]
+    fn nobody_is_given_up_while_nobody_can_come() {
+        assert_eq!(after(&[1, 2, 3], &[1, 2], &[3]), nodes(&[1, 2, 3]));
+        assert_eq!(after(&[1, 2, 3], &[1, 4], &[2, 3]), nodes(&[1, 2, 4]));
+        // What is missing anyway is filled first.
+        assert_eq!(after(&[1, 2], &[1, 4], &[2]), nodes(&[1, 2, 4]));
+        assert_eq!(after(&[1, 2], &[1, 4, 5], &[2]), nodes(&[1, 4, 5]));
+    }
 }

@@ -13,8 +13,8 @@ mod lease;
 mod leave;
 mod members;
 mod operator;
+mod ring;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use metadata::cluster::{NodeState, Reply};
@@ -26,6 +26,8 @@ use crate::meta::CLUSTER;
 use crate::node::Node;
 use lease::Lease;
 use leave::Leave;
+pub(crate) use members::Living;
+use ring::RingWork;
 pub(crate) use operator::Changing;
 
 /// How often the tables are looked at while there are several nodes.
@@ -42,6 +44,8 @@ pub(crate) enum Step {
     Release,
     /// Which members a vnode has.
     Place,
+    /// To begin or end a change of the ring.
+    Ring(ring::Act),
 }
 
 /// See the module.
@@ -54,6 +58,7 @@ pub(crate) struct Control {
     /// A proposal about a placement is on its way.
     placing: bool,
     lease: Lease,
+    ring: RingWork,
     leave: Leave,
     /// The nodes the driver was last told to connect to.
     peers: Vec<(NodeId, String)>,
@@ -66,6 +71,7 @@ impl Control {
             introducing: false,
             placing: false,
             lease: Lease::new(),
+            ring: RingWork::default(),
             leave: Leave::No,
             peers: Vec::new(),
         }
@@ -93,22 +99,28 @@ impl Node {
         }
         self.control.look_at = None;
         if self.control.leave != Leave::No {
-            return self.hand_over();
+            return self.hand_over_lead();
         }
         if !self.knows_cluster() {
             return;
         }
         if changed {
+            let listed = self.core.meta.cluster().nodes().map(|(id, node)| (id, node.incarnation));
+            self.core.liveness.list(listed);
             self.tell_peers();
         }
         self.introduce();
         self.found_vnodes();
+        self.core.dissolve_gone();
         if self.core.meta.cluster().nodes().count() > 1 {
             self.keep_lease();
             self.place_vnodes();
             self.keep_members();
             self.control.look_at = Some(self.core.now.plus(LOOK_EVERY));
+        } else {
+            self.keep_lease_alone();
         }
+        self.drive_ring();
     }
 
     /// Whether the cluster's tables say anything here.
@@ -117,19 +129,23 @@ impl Node {
         meta.leads(CLUSTER) || meta.cluster().nodes().next().is_some()
     }
 
-    /// Nodes that may be given something to hold.
-    fn able(&self) -> BTreeSet<NodeId> {
-        let meta = &self.core.meta;
-        let is_there = |node: NodeId| node == self.core.config.node || meta.is_up(node);
-        let able =
-            meta.cluster().nodes().filter(|(id, node)| node.state == NodeState::Active && is_there(*id));
-        able.map(|(id, _)| id).collect()
-    }
-
-    /// Nodes that may keep what they hold, whether or not they are there at the moment.
-    fn belonging(&self) -> BTreeSet<NodeId> {
-        let nodes = self.core.meta.cluster().nodes();
-        nodes.filter(|(_, node)| node.state != NodeState::Draining).map(|(id, _)| id).collect()
+    /// The nodes, as far as groups are concerned.
+    pub(crate) fn living(&self) -> Living {
+        let (liveness, now) = (&self.core.liveness, self.core.now);
+        let mut living = Living::default();
+        for (id, node) in self.core.meta.cluster().nodes() {
+            if node.state != NodeState::Draining {
+                living.belonging.insert(id);
+            }
+            if node.state == NodeState::Active && liveness.usable(id) {
+                living.able.insert(id);
+            }
+            let since = liveness.dead_since(id);
+            if since.is_some_and(|since| now.since(since) >= self.core.config.replace_after) {
+                living.lost.insert(id);
+            }
+        }
+        living
     }
 
     /// Tells the driver whom to be connected to, when that changed.
@@ -150,6 +166,10 @@ impl Node {
             Step::Lease(attempt) => self.lease_answered(attempt, result),
             Step::Release => {}
             Step::Place => self.control.placing = false,
+            Step::Ring(act) => self.ring_decided(act, &result),
+        }
+        if matches!(step, Step::Lease(_) | Step::Ring(_)) && self.has_ring_work() {
+            self.control.look_at = Some(self.core.now);
         }
         // What comes next is worked out from the tables as they are by then.
         let soon = self.core.now.plus(LOOK_EVERY);

@@ -2,7 +2,7 @@
 //!
 //! Owns those answers and the last checks before a node is drained or removed: the tables know who is placed where,
 //! and only a node knows what its groups and segments still hold. A trial goes the way of the change, up to the
-//! proposal. How the ring gets another number of vnodes is `reshard`'s.
+//! proposal. How the ring gets another number of vnodes is worked out by `core/placement` and done by `ring`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,14 +17,15 @@ use types::{NodeId, Ring, VnodeId, limits};
 use wire::Reason;
 use wire::request::{NodeChange, list_max_effective};
 use wire::response::{
-    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeState, Resharding, RingPage, RingStep,
-    VnodeInfo,
+    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeHealth, NodeState, Resharding, RingPage,
+    RingStep, VnodeInfo,
 };
 
 use crate::action::Reply;
 use crate::auth::Session;
 use crate::cluster;
 use crate::event::{OfCluster, RequestId};
+use crate::liveness::Health;
 use crate::meta::CLUSTER;
 use crate::node::Node;
 
@@ -89,7 +90,13 @@ impl Node {
                 Listed::Draining => NodeState::Draining,
             },
             incarnation: node.incarnation.0,
-            connected: id == own || meta.is_up(id),
+            connected: self.core.liveness.is_up(id),
+            health: match self.core.liveness.health(id) {
+                Health::Alive => NodeHealth::Alive,
+                Health::Suspect => NodeHealth::Suspect,
+                Health::Dead => NodeHealth::Dead,
+                Health::Unknown => NodeHealth::Unknown,
+            },
             vnodes: count(memberships.get(&id).map_or(0, BTreeSet::len)),
             attributes: node.attributes.iter().map(|(key, value)| (bytes(key), bytes(value))).collect(),
         };
@@ -224,7 +231,7 @@ impl Node {
         memberships
     }
 
-    fn reshard(&self, to: u32, dry_run: bool) -> Result<Reply, Reason> {
+    fn reshard(&mut self, to: u32, dry_run: bool) -> Result<Reply, Reason> {
         let topology = self.core.meta.cluster().topology().ok_or(Reason::NoRing)?;
         // What is under way is finished first.
         let ring = topology.ring_after();
@@ -232,13 +239,17 @@ impl Node {
             reshard::Error::EmptyRing => Reason::NoRing,
             reshard::Error::InvalidVnodeCount => Reason::InvalidVnodeCount,
         })?;
-        let refused = self.check_reshard(&plan).err();
+        let refused = self.check_reshard().err();
         if let (Some(reason), false) = (refused, dry_run) {
             return Err(reason);
         }
+        let from = count(ring.len());
+        if !dry_run {
+            self.aim_ring(to as usize)?;
+        }
         let steps = plan.iter().take(self.listed_max(RingStep::BYTES_MAX)).copied().map(step);
         Ok(Reply::Resharding(Resharding {
-            from: count(ring.len()),
+            from,
             to,
             step_count: count(plan.len()),
             steps: steps.collect(),
@@ -246,13 +257,9 @@ impl Node {
         }))
     }
 
-    /// Why a plan is not carried out here.
-    fn check_reshard(&self, plan: &[reshard::Step]) -> Result<(), Reason> {
-        if !self.core.meta.leads(CLUSTER) {
-            return Err(Reason::NotLeaseHolder);
-        }
-        // Nobody carries steps out yet.
-        if plan.is_empty() { Ok(()) } else { Err(Reason::Unsupported) }
+    /// Why a plan is not carried out here. The node that leads the cluster's group is the one that gets the lease.
+    fn check_reshard(&self) -> Result<(), Reason> {
+        if self.core.meta.leads(CLUSTER) { Ok(()) } else { Err(Reason::NotLeaseHolder) }
     }
 
     /// Items of a list that is not told in pages.

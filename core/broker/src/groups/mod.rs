@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use metadata::vnode::Vnode;
 use types::cursor::{CursorMember, Tile};
-use types::{Generation, GroupName, Instant, KeySpan, MemberName, RangeId, RangeSeq, TopicId, limits};
+use types::{Generation, GroupName, Instant, KeySpan, MemberName, Offset, RangeId, RangeSeq, TopicId, limits};
 
 use self::assignment::Assignment;
 use crate::action::{GroupInfo, MemberInfo, Notice, Reply};
@@ -355,6 +355,12 @@ impl Node {
         GroupInfo { generation: group.map_or(0, |group| group.generation.0), members, lag, lag_exact }
     }
 
+    /// The first offset of a range that is stored, or its end when none is.
+    fn stored_from(&self, id: RangeId) -> Offset {
+        let first = self.core.meta.of(id.topic).segments_of(id).next();
+        first.map_or_else(|| self.end_of(id), |(_, segment)| segment.start)
+    }
+
     /// Records at or after a position, as far as this node knows, and whether all of them are the reader's.
     fn lag(&self, topic: TopicId, known: &[Tile]) -> (u64, bool) {
         let vnode = self.core.meta.of(topic);
@@ -364,7 +370,8 @@ impl Node {
         let mut ahead: BTreeMap<RangeSeq, u64> = BTreeMap::new();
         for tile in tiles::start(known, &[], &[whole]) {
             let id = RangeId { topic, seq: tile.range };
-            lag += self.end_of(id).since(tile.next.min(self.end_of(id)));
+            // What has expired is nothing the group could still read.
+            lag += self.end_of(id).since(tile.next.max(self.stored_from(id)).min(self.end_of(id)));
             exact &= vnode.range(id).is_some_and(|range| range.span == tile.span);
             let (mut seen, mut next) = (BTreeSet::new(), vnode.children_of(id).to_vec());
             while let Some(seq) = next.pop() {
@@ -384,7 +391,7 @@ impl Node {
         }
         for (seq, keys) in ahead {
             let id = RangeId { topic, seq };
-            lag += self.end_of(id).0;
+            lag += self.end_of(id).since(self.stored_from(id).min(self.end_of(id)));
             exact &= vnode.range(id).is_some_and(|range| range.span.size() == keys);
         }
         (lag, exact)

@@ -12,7 +12,8 @@ use types::{RaftIndex, VnodeId};
 
 use super::origin::Origin;
 use super::tables::Applied;
-use super::{CLUSTER, Decided, Fate, Meta, Outcome};
+use super::detour::Proposed;
+use super::{CLUSTER, Decided, Fate, Meta, Outcome, Then};
 use crate::cluster;
 
 impl Meta {
@@ -75,14 +76,29 @@ impl Meta {
         applied: Applied<Reply>,
     ) {
         let Applied { reply, left_behind } = applied;
-        self.note_topics(group, &reply);
+        self.note_topics(group, command, &reply);
         self.release(group, origin);
-        if let Some(then) = origin.and_then(|origin| self.asked.heard(origin)) {
-            self.decide(then, reply);
+        if let Some(proposed) = origin.and_then(|origin| self.asked.heard(origin)) {
+            self.answer(group, proposed, command, reply);
         } else if self.ready.1 {
             self.tell_elsewhere(command, reply);
         }
         self.tell_left_behind(group, left_behind);
+    }
+
+    /// Whoever proposed a command here hears of it, unless it has to be proposed again.
+    fn answer(&mut self, group: VnodeId, proposed: Proposed, command: &Bytes, reply: Reply) {
+        match (proposed.then, reply) {
+            (Then::Commit { ids, .. }, Reply::PositionsCommitted(results)) => {
+                self.commits_applied(group, ids, command, results);
+            }
+            (Then::Ring { fence }, reply) => self.decide(Then::Ring { fence }, reply),
+            (then, Reply::Refused(refusal)) => match self.misled(group, command, refusal) {
+                Some(command) => self.detour(Proposed { then, until: proposed.until }, command),
+                None => self.decide(then, Reply::Refused(refusal)),
+            },
+            (then, reply) => self.decide(then, reply),
+        }
     }
 
     /// Nobody here waits for it. Before the tables are complete nothing hangs on them.

@@ -50,7 +50,7 @@ impl<Then> Asked<Then> {
     }
 
     /// The same without anybody who waits.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted"))]
     pub(crate) fn ask_unheard(&self) -> Origin {
         self.own(u64::MAX >> 1)
     }

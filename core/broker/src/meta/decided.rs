@@ -1,8 +1,8 @@
 //! What metadata tells the node: decisions, in log order.
 
 use metadata::machine::Version;
-use metadata::vnode::{Command, Removed};
-use types::{NodeId, Offset, RangeId, SegmentId, TopicId, TopicName, VnodeId};
+use metadata::vnode::{Command, Refusal, Removed};
+use types::{FenceToken, NodeId, Offset, RangeId, SegmentId, TopicId, TopicName, VnodeId};
 
 use super::Error;
 use crate::action::Stop;
@@ -45,6 +45,15 @@ pub(crate) enum Decided {
     },
     /// The tables of a vnode went on over entries that were not looked at one by one.
     Jumped(VnodeId),
+    /// A topic is seen at another vnode than before: what it went through on its way was not looked at.
+    Moved(TopicId),
+    /// A topic was on its way to another vnode, and was deleted meanwhile.
+    Vanished(TopicId),
+    /// A step of a change of the ring was taken, or refused; `None` when nobody knows.
+    RingStepped {
+        fence: FenceToken,
+        result: Result<(), Option<Refusal>>,
+    },
     /// A member of a group that is led here is lost.
     MemberLost {
         group: VnodeId,
@@ -86,6 +95,26 @@ pub(crate) enum Decided {
     },
     SegmentDeleted {
         segment: SegmentId,
+    },
+    /// The end of a segment that its primary could not end was recorded, or not.
+    SegmentEnded {
+        segment: SegmentId,
+        result: Result<(), Error>,
+    },
+    /// Others hold a segment, or not.
+    ReplicasSet {
+        segment: SegmentId,
+        result: Result<(), Error>,
+    },
+    /// A segment that was to expire is listed no more, or still is.
+    Expired {
+        segment: SegmentId,
+        result: Result<Vec<NodeId>, Error>,
+    },
+    /// The tables that were asked about are up to date, or that could not be learnt in time.
+    Confirmed {
+        purpose: super::Purpose,
+        confirmed: bool,
     },
     Committed {
         id: RequestId,

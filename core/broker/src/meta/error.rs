@@ -37,6 +37,9 @@ pub enum Error {
     /// Refused for a reason that our own checks should have caught.
     #[error("refused")]
     Refused,
+    /// The topic moves to another vnode, for longer than anybody waits.
+    #[error("the topic moves")]
+    Migrating,
     /// It certainly was not and will not be recorded.
     #[error("metadata takes no writes now")]
     Unavailable,
@@ -57,9 +60,8 @@ impl From<Refusal> for Error {
             Refusal::TooManyRanges => Self::TooManyRanges,
             Refusal::Sealed => Self::Sealed,
             Refusal::TooManyGroups => Self::TooManyGroups,
-            Refusal::TooManyTopics | Refusal::NotOwner | Refusal::Migrating | Refusal::LaterVersion => {
-                Self::Unavailable
-            }
+            Refusal::NotOwner | Refusal::Migrating => Self::Migrating,
+            Refusal::TooManyTopics | Refusal::LaterVersion => Self::Unavailable,
             Refusal::UnknownCommand
             | Refusal::InvalidCommand
             | Refusal::AlreadyApplied

@@ -36,12 +36,13 @@ impl Fresh {
 }
 
 impl Meta {
-    /// Tells once when the tables are complete: the cluster's, then all vnodes'.
+    /// Tells once when the tables are complete: the cluster's, then all vnodes'. What no vnode covers as its tables are
+    /// here may hold topics that are on their way, or that nobody was told to hold: the tables lack them then.
     pub(super) fn tell_ready(&mut self) {
         if self.ready == (true, true) {
             return;
         }
-        for group in self.needed() {
+        for group in self.looked_at() {
             let leads = self.host.group(group).is_some_and(Group::is_ready);
             let reached = self.fresh.wanted.get(&group).is_some_and(|index| self.applied_of(group) >= *index);
             let planted = self.planted.has(Bug::FreshUnasked) && self.applied_of(group) > RaftIndex::ZERO;
@@ -55,11 +56,18 @@ impl Meta {
             self.decided.push(Decided::ClusterRecovered);
         }
         // Which vnodes there are is in the cluster's tables.
-        let complete = self.ready.0 && self.needed().iter().all(|group| self.fresh.done.contains(group));
-        if complete {
+        let is_done = |group: VnodeId| self.fresh.done.contains(&group);
+        let complete = self.ready.0 && self.needed().into_iter().all(is_done);
+        let uncovered = self.planted.has(Bug::ReadyUncovered);
+        if complete && (uncovered || self.is_covered(is_done)) {
             self.ready.1 = true;
             self.decided.push(Decided::Recovered);
         }
+    }
+
+    /// Whether the cluster's tables hold everything that was decided before this process began.
+    pub(crate) fn has_cluster(&self) -> bool {
+        self.ready.0
     }
 
     /// Groups whose tables have to be complete. Before there is a ring there is the vnode it begins with.
@@ -69,12 +77,18 @@ impl Meta {
         std::iter::once(CLUSTER).chain(first).chain(ring).collect()
     }
 
+    /// The same, and the vnode that is on its way onto the ring: it may have what another gave away.
+    fn looked_at(&self) -> Vec<VnodeId> {
+        let coming = self.cluster().topology().and_then(|topology| topology.coming()).map(|(vnode, _)| vnode);
+        self.needed().into_iter().chain(coming).collect()
+    }
+
     /// Asks leaders how far the tables have to be.
     pub(super) fn ask_how_far(&mut self, out: &mut Actions) {
         if self.ready == (true, true) {
             return;
         }
-        for group in self.needed() {
+        for group in self.looked_at() {
             let known = self.fresh.wanted.contains_key(&group) || self.fresh.is_asked(group);
             if known || self.fresh.done.contains(&group) || self.leads(group) {
                 continue;
@@ -93,7 +107,9 @@ impl Meta {
 
     /// The answer, `None` when there is none: then it is asked again.
     pub(super) fn told_how_far(&mut self, ask: AskId, reply: Option<&ReadIndexReply>) {
-        let Some((group, asked)) = self.fresh.asks.remove(&ask) else { return };
+        let Some((group, asked)) = self.fresh.asks.remove(&ask) else {
+            return self.confirm_answered(ask, reply);
+        };
         match reply {
             Some(ReadIndexReply::Ready(index)) => {
                 self.fresh.wanted.insert(group, *index);

@@ -1,8 +1,9 @@
 //! The metadata this node replicates: proposals go in, decisions come out in log order.
 //!
 //! Owns the tables of every group as this node has them, the node's replicas (`consensus`), and who waits for which
-//! proposal. What a vnode's replies mean to the rest of the node is in `decided`, how proposals are put in
-//! `proposals`, what the cluster group says in `crate::cluster`. Does not decide what to propose.
+//! proposal. Which vnode has a topic is in `home`, what becomes of a command that met another in `detour`, what a
+//! vnode's replies mean to the rest of the node in `decided`, how proposals are put in `proposals`, what the cluster
+//! group says in `crate::cluster`. Does not decide what to propose.
 //!
 //! Invariants:
 //! - a decision is told only after its entry is durable on a quorum and applied here;
@@ -13,11 +14,14 @@
 
 mod applied;
 mod asked;
+mod confirm;
 mod decided;
+mod detour;
 mod error;
 mod follow;
 mod fresh;
 mod gauges;
+mod home;
 mod origin;
 mod outside;
 mod proposals;
@@ -32,11 +36,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use consensus::{Action as Said, Host};
 use metadata::cluster::Cluster;
-use metadata::vnode::{Command, Commit, Reply, Segment, Vnode};
+use metadata::vnode::{Command, Vnode};
 use raft::{Group, ProposalId};
 use storage::disk::Completion;
 use storage::raft_log;
-use types::{Instant, NodeId, RaftIndex, RangeId, SegmentId, TopicId, TopicName, VnodeId};
+use types::{FenceToken, Instant, NodeId, RaftIndex, RangeId, SegmentId, TopicId, TopicName, VnodeId};
 
 use crate::action::{Action, Actions, Notice, Stop};
 use crate::cluster;
@@ -49,6 +53,7 @@ use peer::message::{ProposeReply, ReadIndexReply};
 use tables::Tables;
 
 pub(crate) use asked::Fate;
+pub(crate) use confirm::Purpose;
 pub(crate) use decided::{Decided, Registered};
 pub use error::Error;
 
@@ -77,7 +82,15 @@ enum Then {
     Register { range: RangeId, registered: Registered },
     Seal { range: RangeId },
     Delete { segment: SegmentId },
-    Commit { group: VnodeId, ids: Vec<RequestId> },
+    /// The seal of a segment that its primary could not end.
+    End { segment: SegmentId },
+    /// Who holds a segment.
+    Replicas { segment: SegmentId },
+    Expire { segment: SegmentId },
+    /// With the time when each is given up, if it was refused before because its topic moves.
+    Commit { group: VnodeId, ids: Vec<(RequestId, Option<Instant>)> },
+    /// A step of a change of the ring.
+    Ring { fence: FenceToken },
 }
 
 /// What came of a group's log, in its order.
@@ -94,7 +107,7 @@ pub(crate) enum Outcome<Reply, Then> {
 struct Shard {
     tables: Tables<Vnode>,
     /// Positions that wait for the entry on its way.
-    commits: VecDeque<(RequestId, Commit)>,
+    commits: VecDeque<detour::Waiting>,
     commit_on_its_way: bool,
 }
 
@@ -106,9 +119,12 @@ pub(crate) struct Meta {
     shards: BTreeMap<VnodeId, Shard>,
     /// Which vnode has which topic. Checked on use: a topic may be gone.
     topics: BTreeMap<TopicId, VnodeId>,
+    /// Topics that their vnode gave away and that were not seen at another yet.
+    underway: BTreeMap<TopicId, home::Underway>,
+    detours: detour::Detours,
     /// Stands for the vnode of a topic that no vnode has.
     nowhere: Vnode,
-    asked: Asked<Then>,
+    asked: Asked<detour::Proposed>,
     asked_cluster: Asked<cluster::Then>,
     /// Whether this node forms a cluster when it has no group.
     forms: bool,
@@ -132,6 +148,7 @@ pub(crate) struct Meta {
     tick_at: Instant,
     ask_around_at: Instant,
     fresh: fresh::Fresh,
+    confirms: confirm::Confirms,
     planted: Planted,
     /// Whether the tables of the cluster, and of all vnodes, were told to be complete.
     ready: (bool, bool),
@@ -168,6 +185,8 @@ impl Meta {
             cluster: Tables::default(),
             shards: BTreeMap::new(),
             topics: BTreeMap::new(),
+            underway: BTreeMap::new(),
+            detours: detour::Detours::default(),
             nowhere: Vnode::default(),
             asked: Asked::new(config.node, life, 0),
             asked_cluster: Asked::new(config.node, life, CLUSTER_NUMBERS),
@@ -186,29 +205,19 @@ impl Meta {
             tick_at: Instant(0),
             ask_around_at: Instant(0),
             fresh: fresh::Fresh::default(),
+            confirms: confirm::Confirms::default(),
             planted: Planted::of(config),
             ready: (false, false),
             decided: Vec::new(),
         }
     }
 
-    /// The tables of the vnode that has a topic, as far as they are decided; of an empty vnode when none has.
-    pub(crate) fn of(&self, topic: TopicId) -> &Vnode {
-        self.shard_of(topic).map_or(&self.nowhere, |(_, shard)| shard.tables.machine())
-    }
-
-    fn shard_of(&self, topic: TopicId) -> Option<(VnodeId, &Shard)> {
-        let vnode = *self.topics.get(&topic)?;
-        Some((vnode, self.shards.get(&vnode)?))
-    }
-
-    /// The tables of every vnode.
+    /// The tables of every vnode. While a topic moves, two may list it, or none.
     pub(crate) fn vnodes(&self) -> impl Iterator<Item = &Vnode> {
         self.shards.values().map(|shard| shard.tables.machine())
     }
 
     /// The tables of one vnode.
-    #[cfg(feature = "planted")]
     pub(crate) fn vnode(&self, vnode: VnodeId) -> Option<&Vnode> {
         self.shards.get(&vnode).map(|shard| shard.tables.machine())
     }
@@ -216,25 +225,6 @@ impl Meta {
     /// Whether a topic lists a segment.
     pub(crate) fn lists(&self, segment: SegmentId) -> bool {
         self.of(segment.range.topic).segment(segment).is_some()
-    }
-
-    /// Every active segment with the name of its topic.
-    pub(crate) fn active_segments(&self) -> impl Iterator<Item = (SegmentId, &Segment, &TopicName)> {
-        self.vnodes().flat_map(|vnode| {
-            let active = vnode.segments().filter(|(_, segment)| segment.is_active());
-            active.filter_map(|(id, segment)| Some((id, segment, &vnode.topic(id.range.topic)?.name)))
-        })
-    }
-
-    /// The topic of that name.
-    pub(crate) fn topic_by_name(&self, name: &TopicName) -> Option<(TopicId, &metadata::vnode::Topic)> {
-        self.vnodes().find_map(|vnode| vnode.topic_by_name(name))
-    }
-
-    /// The vnode where a topic of that name belongs.
-    fn home_of(&self, name: &TopicName) -> VnodeId {
-        let owner = self.shards.iter().find(|(_, shard)| shard.tables.machine().owns(name));
-        owner.map_or(VNODE, |(vnode, _)| *vnode)
     }
 
     /// The cluster's tables as far as they are decided.
@@ -275,16 +265,19 @@ impl Meta {
     /// Does what is due, and says when it has to be called next.
     pub(crate) fn keep_time(&mut self, out: &mut Actions) -> Option<Instant> {
         let ticks = self.host.needs_ticks();
-        let waits = !self.remote.is_empty() || !self.up.is_empty();
+        let waits = !self.remote.is_empty() || !self.up.is_empty() || !self.detours.is_empty();
         if (ticks || waits) && self.tick_at <= self.now {
             self.tick_at = self.now.plus(TICK);
             self.host.tick();
             self.expire();
             self.ask_around();
             self.follow_others();
+            self.go_on();
             self.ask_how_far(out);
+            self.ask_confirms(out);
             self.settle(out);
         }
+        self.tell_confirmed();
         (ticks || waits).then_some(self.tick_at).into_iter().chain(self.next_due()).min()
     }
 
@@ -328,11 +321,6 @@ impl Meta {
         self.forms && self.up.is_empty() && self.cluster().nodes().count() <= 1
     }
 
-    /// The vnode that has, or had last, a topic.
-    pub(crate) fn home(&self, topic: TopicId) -> Option<VnodeId> {
-        self.topics.get(&topic).copied()
-    }
-
     fn node(&self) -> NodeId {
         self.asked.node()
     }
@@ -356,6 +344,7 @@ impl Meta {
             return self.settle(out);
         }
         self.tell_ready();
+        self.tell_confirmed();
     }
 
     fn said(&mut self, said: Said, out: &mut Actions) {
@@ -441,6 +430,8 @@ impl Meta {
 
     fn begin(&mut self, group: VnodeId) {
         self.host.begin(group);
+        // It may be one of a vnode that left the ring meanwhile.
+        self.cluster_changed = true;
         if group == VNODE && self.host.founded_alone(VNODE) {
             // Nothing, when it is there.
             self.host.found_group(CLUSTER, &[self.node()]);
@@ -453,8 +444,10 @@ impl Meta {
             self.cluster_changed = true;
             return self.cluster.restore(state);
         }
-        self.shards.entry(group).or_default().tables.restore(state)?;
-        self.jumped(group);
+        let tables = &mut self.shards.entry(group).or_default().tables;
+        let before = tables.machine().clone();
+        tables.restore(state)?;
+        self.jumped(group, &before);
         Ok(())
     }
 
@@ -470,9 +463,12 @@ impl Meta {
             self.cluster_changed = true;
             self.cluster.restore_followed(state)
         } else {
-            self.shards.entry(group).or_default().tables.restore_followed(state)
+            let tables = &mut self.shards.entry(group).or_default().tables;
+            let before = tables.machine().clone();
+            let made = tables.restore_followed(state);
+            self.jumped(group, &before);
+            made
         };
-        self.jumped(group);
         if let Err(unusable) = made {
             let detail = format!("{} at {index}, from another node: {unusable:?}", name_of(group));
             self.decided.push(Decided::Failed { detail });
@@ -518,9 +514,10 @@ impl Meta {
             }
         }
         self.left(group);
+        self.forget_gone();
     }
 
-    /// The vnodes of the ring.
+    /// The vnodes of the ring as it is.
     fn ring_vnodes(&self) -> Vec<VnodeId> {
         self.cluster()
             .topology()
@@ -529,66 +526,27 @@ impl Meta {
 
     /// Nodes that are said to be members of a group.
     fn placed(&self, group: VnodeId) -> Vec<NodeId> {
-        let placed = self.cluster().topology().and_then(|topology| topology.placements.get(&group));
-        placed.cloned().unwrap_or_default()
-    }
-
-    /// The tables of a group are others, not by its entries one by one.
-    fn jumped(&mut self, group: VnodeId) {
-        if group != CLUSTER {
-            self.list_topics(group);
-            self.decided.extend(self.ready.1.then_some(Decided::Jumped(group)));
-        }
-    }
-
-    /// Remembers which topics a vnode has, after other than one by one.
-    fn list_topics(&mut self, vnode: VnodeId) {
-        self.topics.retain(|_, home| *home != vnode);
-        let Some(shard) = self.shards.get(&vnode) else { return };
-        self.topics.extend(shard.tables.machine().topics().map(|(topic, _)| (topic, vnode)));
-    }
-
-    fn note_topics(&mut self, vnode: VnodeId, reply: &Reply) {
-        match reply {
-            Reply::TopicCreated { root } => drop(self.topics.insert(root.topic, vnode)),
-            Reply::TopicInserted => self.list_topics(vnode),
-            Reply::TopicDeleted { .. } => {
-                let there: usize = self.vnodes().map(Vnode::topic_count).sum();
-                if self.topics.len() > 2 * there + GONE_TOPICS_MAX {
-                    let vnodes: Vec<VnodeId> = self.shards.keys().copied().collect();
-                    vnodes.into_iter().for_each(|vnode| self.list_topics(vnode));
-                }
-            }
-            Reply::TopicSealed
-            | Reply::RangeSplit { .. }
-            | Reply::RangesMerged { .. }
-            | Reply::SegmentRegistered
-            | Reply::SegmentSealed
-            | Reply::SegmentDeleted(_)
-            | Reply::ReplicasSet
-            | Reply::PolicyBound
-            | Reply::PositionsCommitted(_)
-            | Reply::GroupExpired
-            | Reply::MigrationBegun
-            | Reply::MigrationEnded
-            | Reply::TopicExtracted(_)
-            | Reply::ArcSet
-            | Reply::Upgraded(_)
-            | Reply::Refused(_) => {}
-        }
+        let Some(topology) = self.cluster().topology() else { return Vec::new() };
+        let coming = topology.coming().filter(|(vnode, _)| *vnode == group).map(|(_, nodes)| nodes.to_vec());
+        topology.placements.get(&group).cloned().or(coming).unwrap_or_default()
     }
 
     fn lost(&mut self, group: VnodeId, id: ProposalId, fate: Fate) {
         if group == CLUSTER {
             let lost = self.asked_cluster.lost(id.0).map(|then| Outcome::Lost { then, fate });
             self.decided.extend(lost.map(cluster::decided).into_iter().flatten());
-        } else if let Some(then) = self.asked.lost(id.0) {
-            self.fail(then, fate.into());
+        } else if let Some(proposed) = self.asked.lost(id.0) {
+            self.fail(proposed.then, fate.into());
         }
     }
 
     fn propose(&mut self, vnode: VnodeId, command: &Command, then: Then) {
-        let origin = self.asked.ask(then);
+        self.propose_until(vnode, command, then, None);
+    }
+
+    /// The same of one that was refused before, and when it is given up.
+    fn propose_until(&mut self, vnode: VnodeId, command: &Command, then: Then, until: Option<Instant>) {
+        let origin = self.asked.ask(detour::Proposed { then, until });
         self.submit(vnode, origin.number, origin.entry(&command.encode()));
     }
 
@@ -608,7 +566,8 @@ impl Meta {
         let Some((&vnode, shard)) = self.shards.iter_mut().find(waits) else { return false };
         shard.commit_on_its_way = true;
         let count = shard.commits.len().min(COMMITS_PER_ENTRY_MAX);
-        let (ids, commits) = shard.commits.drain(..count).unzip();
+        let (ids, commits) =
+            shard.commits.drain(..count).map(|(id, commit, until)| ((id, until), commit)).unzip();
         self.propose(vnode, &Command::CommitPositions { commits }, Then::Commit { group: vnode, ids });
         true
     }

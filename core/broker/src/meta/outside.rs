@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use metadata::cluster::{ChangeRing, Command};
 use peer::Message;
 use peer::message::{
     Follow, FollowReply, ForwardReply, OfGroup, Propose, ProposeRefusal, ProposeReply, ReadIndexReply,
@@ -56,6 +57,7 @@ impl Meta {
         self.host.unreachable(node);
         self.served.down(node);
         self.fresh.down(node);
+        self.confirms.down(node);
         self.follows.down(node, self.now);
         for (key, verdict) in self.remote.down(node, self.now) {
             self.judged(key, verdict);
@@ -75,7 +77,12 @@ impl Meta {
             | Message::ForwardReply(_)
             | Message::FollowReply(_)
             | Message::ProposeReply(_)
-            | Message::ReadIndexReply(_) => None,
+            | Message::ReadIndexReply(_)
+            | Message::CopyReply(_)
+            | Message::AppendReply(_)
+            | Message::WatchReply(_) => None,
+            // The node's own business.
+            Message::Copy(_) | Message::Append(_) | Message::Watch(_) => None,
         };
         out.extend(answer.map(|message| answer_to(caller, message)));
     }
@@ -108,8 +115,9 @@ impl Meta {
 
     /// Everything committed when another node asked is applied here, or that cannot be known.
     pub(super) fn tell_reader(&mut self, id: ReadId, reply: ReadIndexReply) {
-        if let Some(caller) = self.served.reader(id.0) {
-            self.answers.push((caller, Message::ReadIndexReply(reply)));
+        match self.served.reader(id.0) {
+            Some(caller) => self.answers.push((caller, Message::ReadIndexReply(reply))),
+            None => self.confirms.told_here(id, &reply),
         }
     }
 
@@ -285,7 +293,15 @@ impl Meta {
         if self.planted.has(Bug::HearForeign) { Some(self.asked.own(number)) } else { origin }
     }
 
-    pub(super) fn ask_id(&mut self) -> AskId {
+    /// A change of the ring under whatever fence the tables show, with a bug.
+    pub(super) fn plant_fence(&self, command: &Command) -> Option<Command> {
+        let Command::ChangeRing(change) = command else { return None };
+        let change = ChangeRing { fence: self.cluster().lease().fence, ..change.clone() };
+        self.planted.has(Bug::AnyFence).then_some(Command::ChangeRing(change))
+    }
+
+    /// A number for something this node asks another.
+    pub(crate) fn ask_id(&mut self) -> AskId {
         self.next_ask += 1;
         AskId(self.next_ask)
     }
@@ -340,7 +356,7 @@ impl Meta {
     /// When something of this is due next, beside ticks. What is due already is the next tick's: a timer that was asked
     /// for and has come would not be asked for again.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        let due = [self.served.next_due(), self.follows.retry_at()].into_iter().flatten();
+        let due = [self.served.next_due(), self.follows.retry_at(), self.confirms.next_due()].into_iter().flatten();
         due.filter(|at| *at > self.now).min()
     }
 
@@ -349,7 +365,7 @@ impl Meta {
         if self.up.is_empty() {
             return;
         }
-        let groups = std::iter::once(CLUSTER).chain(self.ring_vnodes());
+        let groups = std::iter::once(CLUSTER).chain(self.all_vnodes());
         let wanted: Vec<VnodeId> = groups.filter(|group| self.is_followed(*group)).collect();
         self.follows.set(wanted.into_iter());
     }

@@ -3,10 +3,11 @@
 //! Owns the translation of a wish into a command. Does not decide whether it may be wished for, nor what comes of it.
 
 use bytes::Bytes;
-use metadata::vnode::{Command, Commit, CreateTopic, RegisterSegment, SealSegment, Tile};
+use metadata::vnode::{Command, Commit, CreateTopic, RegisterSegment, SealSegment, SetSegmentReplicas, Tile};
 use types::keyspace::KeyHash;
-use types::{GroupName, Keyspace, NodeId, RangeId, SegmentId, TopicId, TopicName, VnodeId};
+use types::{FenceToken, GroupName, Keyspace, NodeId, RangeId, SegmentId, TopicId, TopicName, VnodeId};
 
+use super::detour::Proposed;
 use super::{Decided, Error, Registered, Then, VNODE};
 use crate::cluster;
 use crate::event::RequestId;
@@ -23,10 +24,26 @@ impl Core {
         self.meta.settle(&mut self.out);
     }
 
-    /// Begins a vnode's group with this node alone.
-    pub(crate) fn found(&mut self, vnode: VnodeId) {
-        self.meta.host.found_group(vnode, &[self.config.node]);
+    /// Makes this node one of those that begin a vnode's group.
+    pub(crate) fn found(&mut self, vnode: VnodeId, founders: &[NodeId]) {
+        self.meta.host.found_group(vnode, founders);
         self.meta.settle(&mut self.out);
+    }
+
+    /// Leaves the groups of vnodes that left the ring, and forgets their tables.
+    pub(crate) fn dissolve_gone(&mut self) {
+        let groups = self.meta.host.groups().map(|(group, _)| group);
+        let gone: Vec<VnodeId> = groups.filter(|group| self.meta.is_gone(*group)).collect();
+        for group in gone {
+            self.meta.host.dissolve(group);
+        }
+        self.meta.forget_gone();
+        self.meta.settle(&mut self.out);
+    }
+
+    /// Proposes a step of a change of the ring.
+    pub(crate) fn propose_ring(&mut self, vnode: VnodeId, command: &Command, fence: FenceToken) {
+        self.propose_to(vnode, command, Then::Ring { fence });
     }
 
     /// Hands the lead of a group over, if there is somebody to hand it to.
@@ -45,7 +62,16 @@ impl Core {
 
     /// Proposes to the cluster group.
     pub(crate) fn propose_cluster(&mut self, command: &metadata::cluster::Command, then: cluster::Then) {
-        self.meta.propose_cluster(command, then);
+        let planted = self.meta.plant_fence(command);
+        self.meta.propose_cluster(planted.as_ref().unwrap_or(command), then);
+        self.meta.settle(&mut self.out);
+    }
+
+    /// Proposes what may be no command to the cluster's group.
+    #[cfg(feature = "planted")]
+    pub(crate) fn propose_bytes(&mut self, command: &[u8]) {
+        let origin = self.meta.asked_cluster.ask(cluster::Then::Forget);
+        self.meta.submit(super::CLUSTER, origin.number, origin.entry(command));
         self.meta.settle(&mut self.out);
     }
 
@@ -56,12 +82,16 @@ impl Core {
 
     /// Proposes to the vnode that has the topic. One that no vnode has is unknown to whichever is asked.
     fn propose(&mut self, topic: TopicId, command: &Command, then: Then) {
-        let vnode = self.meta.shard_of(topic).map_or(VNODE, |(vnode, _)| vnode);
-        self.propose_to(vnode, command, then);
+        if self.meta.is_underway(topic) {
+            self.meta.detour(Proposed { then, until: None }, command.clone());
+        } else {
+            let vnode = self.meta.home(topic).unwrap_or(VNODE);
+            self.propose_to(vnode, command, then);
+        }
     }
 
     /// Proposes what no request leads to yet.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted"))]
     pub(crate) fn propose_unheard(&mut self, command: &Command) {
         let origin = self.meta.asked.ask_unheard();
         let entry = origin.entry(&command.encode());
@@ -118,7 +148,7 @@ impl Core {
         let command = Command::RegisterSegment(RegisterSegment {
             segment: registered.segment,
             start: registered.base,
-            replicas: vec![self.config.node],
+            replicas: self.replicas_for(registered.segment),
             opened_at: self.wall,
         });
         self.propose(id.topic, &command, Then::Register { range: id, registered });
@@ -128,9 +158,26 @@ impl Core {
         self.propose(range.topic, &Command::SealSegment(seal), Then::Seal { range });
     }
 
+    /// Records the end of a segment that its primary could not end.
+    pub(crate) fn end_segment(&mut self, seal: SealSegment) {
+        let segment = seal.segment;
+        self.propose(segment.range.topic, &Command::SealSegment(seal), Then::End { segment });
+    }
+
+    /// Records who holds an ended segment.
+    pub(crate) fn set_replicas(&mut self, set: SetSegmentReplicas) {
+        let segment = set.segment;
+        self.propose(segment.range.topic, &Command::SetSegmentReplicas(set), Then::Replicas { segment });
+    }
+
     /// Forgets a segment that holds nothing.
     pub(crate) fn delete_segment(&mut self, segment: SegmentId) {
         self.propose(segment.range.topic, &Command::DeleteSegment { segment }, Then::Delete { segment });
+    }
+
+    /// Forgets a sealed segment, the oldest of its range.
+    pub(crate) fn expire_segment(&mut self, segment: SegmentId) {
+        self.propose(segment.range.topic, &Command::DeleteSegment { segment }, Then::Expire { segment });
     }
 
     pub(crate) fn commit_positions(
@@ -142,8 +189,7 @@ impl Core {
     ) {
         let group = Bytes::copy_from_slice(group.as_bytes());
         let commit = Commit { topic, group, tiles, at: self.wall };
-        let vnode = self.meta.shard_of(topic).map_or(VNODE, |(vnode, _)| vnode);
-        self.meta.commits_of(vnode).commits.push_back((id, commit));
+        self.meta.commit(id, commit);
         self.meta.settle(&mut self.out);
     }
 

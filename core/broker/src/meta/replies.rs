@@ -28,6 +28,10 @@ impl Meta {
             | Reply::ArcSet
             | Reply::Upgraded(_) => None,
         };
+        if let (Then::Ring { fence }, Reply::Refused(refusal)) = (&then, &reply) {
+            let result = Err(Some(*refusal));
+            return self.decided.push(Decided::RingStepped { fence: *fence, result });
+        }
         if let Some(error) = refused {
             return self.fail(then, error);
         }
@@ -53,14 +57,20 @@ impl Meta {
             (Then::Seal { range }, Reply::SegmentSealed) => {
                 self.decided.push(Decided::SegmentSealed { range, result: Ok(()) });
             }
+            (Then::End { segment }, Reply::SegmentSealed) => {
+                self.decided.push(Decided::SegmentEnded { segment, result: Ok(()) });
+            }
+            (Then::Replicas { segment }, Reply::ReplicasSet) => {
+                self.decided.push(Decided::ReplicasSet { segment, result: Ok(()) });
+            }
             (Then::Delete { segment }, Reply::SegmentDeleted(_)) => {
                 self.decided.push(Decided::SegmentDeleted { segment });
             }
-            (Then::Commit { group, ids }, Reply::PositionsCommitted(results)) => {
-                for (id, result) in ids.into_iter().zip(results) {
-                    self.decided.push(Decided::Committed { id, result: result.map_err(Error::from) });
-                }
-                self.commits_of(group).commit_on_its_way = false;
+            (Then::Expire { segment }, Reply::SegmentDeleted(removed)) => {
+                self.decided.push(Decided::Expired { segment, result: Ok(removed.replicas) });
+            }
+            (Then::Ring { fence }, _done) => {
+                self.decided.push(Decided::RingStepped { fence, result: Ok(()) });
             }
             (then, reply) => unreachable!("{then:?} was answered {reply:?}"),
         }
@@ -86,18 +96,25 @@ impl Meta {
                 decided.push(Decided::RangesMerged { id, ranges, result: Err(error) });
             }
             Then::Register { range, .. } => decided.push(Decided::Registered { range, result: Err(error) }),
+            Then::End { segment } => decided.push(Decided::SegmentEnded { segment, result: Err(error) }),
+            Then::Replicas { segment } => {
+                decided.push(Decided::ReplicasSet { segment, result: Err(error) });
+            }
             Then::Seal { range } => decided.push(Decided::SegmentSealed { range, result: Err(error) }),
             // An empty segment stays listed: it is in nobody's way.
             Then::Delete { .. } => {}
+            Then::Ring { fence } => decided.push(Decided::RingStepped { fence, result: Err(None) }),
+            Then::Expire { segment } => decided.push(Decided::Expired { segment, result: Err(error) }),
             Then::Commit { group, ids } => {
-                decided.extend(ids.into_iter().map(|id| Decided::Committed { id, result: Err(error) }));
+                let lost = |(id, _)| Decided::Committed { id, result: Err(error) };
+                decided.extend(ids.into_iter().map(lost));
                 let shard = self.commits_of(group);
                 shard.commit_on_its_way = false;
                 // The log is not going to take the next ones either.
                 let waiting = std::mem::take(&mut shard.commits);
                 let error = Error::Unavailable;
                 self.decided
-                    .extend(waiting.into_iter().map(|(id, _)| Decided::Committed { id, result: Err(error) }));
+                    .extend(waiting.into_iter().map(|(id, ..)| Decided::Committed { id, result: Err(error) }));
             }
         }
     }

@@ -21,6 +21,8 @@ pub(super) struct Disk {
     pub(super) refused: Option<&'static str>,
     /// Jobs that only read are left for later.
     pub(super) hold_reads: bool,
+    /// Nothing is done for now.
+    pub(super) hold: bool,
     /// No name can be taken away.
     pub(super) keep_names: bool,
     /// Every read fails with this.
@@ -30,6 +32,9 @@ pub(super) struct Disk {
 impl Disk {
     /// Does the oldest job.
     pub(super) fn run_one(&mut self) -> Option<Completion> {
+        if self.hold {
+            return None;
+        }
         let held = |job: &Job| self.hold_reads && job.steps.iter().all(Step::is_reading);
         let next = self.jobs.iter().position(|job| !held(job))?;
         let job = self.jobs.remove(next)?;
@@ -58,6 +63,12 @@ impl Disk {
         let found = self.files.iter().find(|(path, _)| path.to_string().ends_with(suffix));
         let (_, &index) = found.expect("the file is there");
         self.contents[index][at] ^= 0x40;
+    }
+
+    /// Somebody removes every directory.
+    pub(super) fn wipe(&mut self) {
+        self.files.retain(|path, _| path.dir.is_none());
+        self.dirs.clear();
     }
 
     /// Directories, in order.

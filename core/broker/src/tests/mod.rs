@@ -14,6 +14,8 @@ mod members;
 mod orphans;
 mod produce;
 mod ranges;
+mod retention;
+mod scrub;
 mod sequence;
 mod streams;
 mod users;
@@ -250,6 +252,15 @@ impl Bench {
         self.node.core.propose_unheard(command);
         let actions = std::mem::take(&mut self.node.core.out);
         self.perform(actions);
+        self.settle();
+    }
+
+    /// Has a copy taken out of service, as its store would do itself.
+    fn latch(&mut self, segment: types::SegmentId, reason: storage::store::FailReason) {
+        let latch = storage::store::Request::Latch { segment, reason };
+        let nobody = crate::node::Owner::Heal { step: u64::MAX, bulk: false };
+        self.node.core.ask(nobody, latch);
+        self.step(Event::Timer);
         self.settle();
     }
 

@@ -24,7 +24,11 @@ impl Bench {
 
 /// Topic `t` was removed, and the process ended before its copy was; `u` stays.
 fn left(change: impl FnOnce(&mut Config)) -> Bench {
-    let mut bench = Bench::with(change);
+    let mut bench = Bench::with(|config| {
+        config.orphan_sweep.sightings = 1;
+        config.orphan_sweep.min_age = Duration::ZERO;
+        change(config);
+    });
     for topic in ["t", "u"] {
         assert_eq!(bench.ask(create(topic)), Reply::Created);
         assert_eq!(bench.ask(produce(topic, &["a"])), Reply::Stored(1));
@@ -58,6 +62,36 @@ fn an_operator_can_have_them_only_told_of_or_not_looked_for() {
     assert_eq!(bench.node.gauges().unlisted_copies, 1);
     let bench = left(|config| config.orphans = Sweep::Off);
     assert_eq!((bench.found(), bench.copies()), (vec![], 2));
+}
+
+#[test]
+fn what_nobody_lists_is_looked_at_more_than_once_before_it_goes() {
+    let mut bench = left(|config| config.orphan_sweep = crate::upkeep::OrphanSweep::default());
+    assert_eq!((bench.found(), bench.copies()), (vec![(1, true)], 2), "it was only just seen");
+    bench.pass(Duration::from_secs(599));
+    assert_eq!(
+        (bench.found(), bench.copies()),
+        (vec![(1, true)], 2),
+        "seen often enough, for too short a time"
+    );
+    bench.pass(Duration::from_secs(2));
+    assert_eq!((bench.found(), bench.copies()), (vec![(1, true)], 1));
+    let removed = |n: &&Notice| matches!(n, Notice::Upkeep(crate::upkeep::Notice::OrphanRemoved { .. }));
+    assert_eq!(bench.notices.iter().filter(removed).count(), 1);
+    assert_eq!(bench.page(fetch("u")).values, ["a"]);
+}
+
+#[test]
+fn nothing_goes_while_the_tables_cannot_be_confirmed() {
+    let mut bench = left(|config| config.orphan_sweep.sightings = 2);
+    bench.raft.fail_writes = Some(ErrorKind::Full);
+    // The log stops, and nobody can say any more what was decided.
+    bench.send(create("v"));
+    bench.settle();
+    bench.pass(Duration::from_secs(3600));
+    assert_eq!(bench.copies(), 2);
+    let skipped = |n: &&Notice| matches!(n, Notice::Upkeep(crate::upkeep::Notice::OrphanSweepSkipped { .. }));
+    assert_eq!(bench.notices.iter().filter(skipped).count(), 1, "told once");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What nodes tell each other about their groups.
 //!
 //! Owns who may say what for which replica, and reminding replicas that left that they may forget. Messages wait in
-//! one pile for each node until [`Host::take_mail`]; any of them may be lost.
+//! one pile for each node until [`Host::take_mail`], heartbeats of all groups in as few letters as there can be; any of
+//! them may be lost.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,36 @@ use types::{NodeId, VnodeId};
 
 use super::{Host, Slot, Stage};
 use crate::action::Action;
+use crate::beats::{BEATS_MAX, Beat};
 use crate::letter::Letter;
 
 /// A replica that left is told so every so many ticks.
 const REMIND_TICKS: u32 = 10;
 /// And so often. One that comes back later is told when it speaks.
 const REMINDERS: u32 = 20;
+
+/// What waits to be sent to one node.
+#[derive(Debug, Default)]
+pub(super) struct Pile {
+    /// In the order they were written.
+    letters: Vec<(VnodeId, Bytes)>,
+    beats: Vec<Beat>,
+}
+
+impl Pile {
+    /// All of it. A heartbeat may overtake what its group said before, as it may in the network.
+    fn into_letters(self, own: NodeId) -> Vec<(VnodeId, Bytes)> {
+        let Self { mut letters, beats } = self;
+        for beats in beats.chunks(BEATS_MAX) {
+            let letter = match beats {
+                [alone] => Letter::Message(alone.message(own)),
+                several => Letter::Beats(several.to_vec()),
+            };
+            letters.push((beats[0].group, letter.encode()));
+        }
+        letters
+    }
+}
 
 /// Replicas that left, as their leader saw it.
 #[derive(Debug, Default)]
@@ -42,13 +67,23 @@ fn by_replica(members: &Members) -> BTreeMap<ReplicaId, NodeId> {
 }
 
 impl Host {
-    /// Everything that waits to be sent: for each node, groups and letters in the order they were written.
+    /// Everything that waits to be sent: for each node, groups and letters in the order they were written. The group
+    /// beside a letter about several is one of them.
     pub fn take_mail(&mut self) -> impl Iterator<Item = (NodeId, Vec<(VnodeId, Bytes)>)> + use<> {
-        std::mem::take(&mut self.outbox).into_iter()
+        let own = self.config.node;
+        let piles = std::mem::take(&mut self.outbox).into_iter();
+        piles.map(move |(to, pile)| (to, pile.into_letters(own)))
     }
 
     pub(super) fn post(&mut self, to: NodeId, group: VnodeId, letter: &Letter) {
-        self.outbox.entry(to).or_default().push((group, letter.encode()));
+        self.outbox.entry(to).or_default().letters.push((group, letter.encode()));
+    }
+
+    pub(super) fn post_message(&mut self, to: NodeId, group: VnodeId, message: Message) {
+        match Beat::of(group, &message) {
+            Some(beat) => self.outbox.entry(to).or_default().beats.push(beat),
+            None => self.post(to, group, &Letter::Message(message)),
+        }
     }
 
     /// A letter of a node whose identity is proven. What does not decode, or speaks for another node, changes nothing;
@@ -59,6 +94,12 @@ impl Host {
             Ok(_) if !self.is_listed => true,
             Ok(Letter::Message(message)) if message.from.node == from => {
                 self.receive_message(group, message);
+                true
+            }
+            Ok(Letter::Beats(beats)) => {
+                for beat in beats {
+                    self.receive_message(beat.group, beat.message(from));
+                }
                 true
             }
             Ok(Letter::Forget(replica)) => {

@@ -19,7 +19,6 @@ use storage::store::RequestId;
 use types::{NodeId, RaftIndex, Term, VnodeId};
 
 use crate::action::Action;
-use crate::letter::Letter;
 #[cfg(feature = "planted")]
 use crate::planted::Bug;
 use crate::registry::Registry;
@@ -87,7 +86,7 @@ pub struct Host {
     registry_saved: RaftIndex,
     log_actions: Vec<raft_log::Action>,
     waiting: VecDeque<Waiting>,
-    outbox: BTreeMap<NodeId, Vec<(VnodeId, Bytes)>>,
+    outbox: BTreeMap<NodeId, mail::Pile>,
     /// The list of groups was read.
     is_listed: bool,
     /// The log takes no more writes.
@@ -376,7 +375,7 @@ impl Host {
     fn act(&mut self, group: VnodeId, life: u64, action: raft::Action) -> Option<Action> {
         match action {
             raft::Action::Persist(persist) => self.persist(group, persist),
-            raft::Action::Send { to, message } => self.post(to, group, &Letter::Message(message)),
+            raft::Action::Send { to, message } => self.post_message(to, group, message),
             raft::Action::LoadSnapshot { mark } => {
                 let id = self.request(Purpose::Load(group, life, mark));
                 self.log.load_snapshot(id, group, &mut self.log_actions);

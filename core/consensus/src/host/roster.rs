@@ -58,6 +58,14 @@ impl Host {
         self.enlist(group, Part { replica, standing: Standing::Becomes });
     }
 
+    /// The group is no more, and never will be again: whatever replica this node is, it is none any more. Told of by
+    /// [`Action::Left`]; does nothing to one that is still being made ready.
+    pub fn dissolve(&mut self, group: VnodeId) {
+        if let Some(slot) = self.slots.get(&group) {
+            self.leave(group, slot.replica);
+        }
+    }
+
     /// Nobody needs this replica any more.
     pub(super) fn leave(&mut self, group: VnodeId, replica: ReplicaId) {
         let Some(slot) = self.slots.get(&group) else { return };

@@ -38,7 +38,7 @@ use types::RaftIndex;
 pub use acl::{InvalidPattern, Operation, Pattern};
 pub use command::{Attempt, Command, CreateUser, Grant};
 pub use flags::{EnableFlag, FlagName, InvalidFlagName, Seen};
-pub use lease::{AcquireLease, Lease};
+pub use lease::{AcquireLease, Lease, Renewal};
 pub use lockout::{Address, Lockout, LockoutRules};
 pub use nodes::{
     AddNode, ChangeNode, InvalidNodeAddress, InvalidNodeName, Node, NodeAddress, NodeName, NodeState,

@@ -60,6 +60,15 @@ pub enum RingChange {
 }
 
 impl Topology {
+    /// The vnode that is on its way onto the ring, and its members, the first to lead.
+    #[must_use]
+    pub fn coming(&self) -> Option<(VnodeId, &[NodeId])> {
+        match &self.pending.as_ref()?.change {
+            RingChange::Split { vnode, nodes, .. } => Some((*vnode, nodes)),
+            RingChange::Merge { .. } => None,
+        }
+    }
+
     /// The ring once the change under way is done; the ring as it is when there is none.
     #[must_use]
     pub fn ring_after(&self) -> Ring {
@@ -166,11 +175,8 @@ impl Cluster {
     /// Whether a vnode, or one to come, has the node for a member.
     pub(super) fn is_placed(&self, node: NodeId) -> bool {
         let Some(topology) = &self.topology else { return false };
-        let coming = match topology.pending.as_ref().map(|intent| &intent.change) {
-            Some(RingChange::Split { nodes, .. }) => nodes.contains(&node),
-            Some(RingChange::Merge { .. }) | None => false,
-        };
-        coming || topology.placements.values().any(|nodes| nodes.contains(&node))
+        let comes = topology.coming().is_some_and(|(_, nodes)| nodes.contains(&node));
+        comes || topology.placements.values().any(|nodes| nodes.contains(&node))
     }
 
     fn check_members(&self, nodes: &[NodeId]) -> Result<(), Refusal> {

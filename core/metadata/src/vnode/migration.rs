@@ -14,8 +14,9 @@
 
 use types::{FenceToken, TopicId, limits};
 
+use super::arc::Owned;
 use super::tables::Tables;
-use super::{Refusal, Reply, Topic, Vnode};
+use super::{Refusal, Reply, Share, Topic, Vnode};
 
 /// What an insertion has around the rows, and the move's id in them: envelope, length, lease, id; rounded up.
 const INSERT_BYTES: usize = 64;
@@ -59,6 +60,13 @@ impl Export {
     #[must_use]
     pub fn topic(&self) -> (TopicId, &Topic) {
         self.tables.topics.iter().next().expect("an export has one topic")
+    }
+
+    /// Tables of a vnode that has this topic and nothing else, and covers nothing.
+    #[must_use]
+    pub fn into_vnode(self) -> Vnode {
+        let owned = Owned { ring_version: 0, arc: Share::Nothing };
+        Vnode { tables: self.tables, owned, ..Vnode::default() }
     }
 
     /// The move the topic is exported for; where it is not fenced, the one that brought it to this vnode.

@@ -8,6 +8,7 @@
 //! - the indexes equal what a scan of the table gives; they are never part of a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use types::{KeySpan, Keyspace, Offset, Position, RangeId, RangeSeq, SegmentSeq, TopicId};
 
@@ -127,6 +128,12 @@ impl Ranges {
     /// In the order of ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = (RangeId, &Range)> {
         self.by_id.iter().map(|(id, range)| (*id, range))
+    }
+
+    /// Those behind `after`, in the order of ids.
+    pub(super) fn after(&self, after: Option<RangeId>) -> impl Iterator<Item = (RangeId, &Range)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id.range((from, Bound::Unbounded)).map(|(id, range)| (*id, range))
     }
 
     pub(super) fn len(&self) -> usize {

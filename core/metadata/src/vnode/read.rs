@@ -63,6 +63,11 @@ impl Vnode {
         self.tables.ranges.of_topic(topic)
     }
 
+    /// Every range of every topic behind one, in the order of ids; from the first when there is none before.
+    pub fn ranges_after(&self, after: Option<RangeId>) -> impl Iterator<Item = (RangeId, &Range)> {
+        self.tables.ranges.after(after)
+    }
+
     /// The ranges that take records, in the order of their spans; none when the topic is sealed.
     pub fn active_ranges_of(&self, topic: TopicId) -> impl Iterator<Item = (RangeId, &Range)> {
         let takes_records = self.topic(topic).is_some_and(|topic| topic.state == TopicState::Active);

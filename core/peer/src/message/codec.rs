@@ -15,7 +15,7 @@
 //! read_index_reply = 0 index:u64 | 1 hint:opt<u128> | 2
 //! ```
 //!
-//! Maps and sets are in order and without repetition, so that a value has one encoding.
+//! The rest is in `copy` and `part`. Maps and sets are in order and without repetition, so that a value has one encoding.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use types::{ControlPlaneId, FenceToken, Incarnation, NodeId, RaftIndex, Term, Vn
 
 use super::{
     Attributes, Follow, FollowReply, Forward, ForwardReply, Kind, Message, OfGroup, Propose, ProposeRefusal,
-    ProposeReply, ReadIndexReply,
+    ProposeReply, ReadIndexReply, copy, part,
 };
 use crate::hello::{opt_u128, put_opt_u128, text};
 use crate::rope::Rope;
@@ -73,6 +73,12 @@ impl Message {
             Self::FollowReply(reply) => encode_follow_reply(reply, out),
             Self::ProposeReply(reply) => encode_propose_reply(reply, out),
             Self::ReadIndexReply(reply) => encode_read_index_reply(reply, out.fields()),
+            Self::Copy(of) => of.encode(out),
+            Self::CopyReply(reply) => reply.encode(out),
+            Self::Append(append) => append.encode(out),
+            Self::AppendReply(reply) => reply.encode(out),
+            Self::Watch(watch) => watch.encode(out),
+            Self::WatchReply(reply) => reply.encode(out),
         }
     }
 
@@ -125,6 +131,12 @@ impl Message {
                 2 => ReadIndexReply::Overloaded,
                 _ => return Err(Error::Invalid("an outcome")),
             }),
+            Kind::Copy => Self::Copy(copy::OfCopy::read(reader)?),
+            Kind::CopyReply => Self::CopyReply(copy::Reply::read(reader)?),
+            Kind::Append => Self::Append(part::Append::read(reader)?),
+            Kind::AppendReply => Self::AppendReply(part::AppendReply::read(reader)?),
+            Kind::Watch => Self::Watch(part::Watch::read(reader)?),
+            Kind::WatchReply => Self::WatchReply(part::WatchReply::read(reader)?),
         })
     }
 }

@@ -50,11 +50,23 @@ pub enum Kind {
     ProposeReply,
     /// [`Message::ReadIndexReply`]
     ReadIndexReply,
+    /// [`Message::Copy`]
+    Copy,
+    /// [`Message::CopyReply`]
+    CopyReply,
+    /// [`Message::Append`]
+    Append,
+    /// [`Message::AppendReply`]
+    AppendReply,
+    /// [`Message::Watch`]
+    Watch,
+    /// [`Message::WatchReply`]
+    WatchReply,
 }
 
 impl Kind {
     /// All of them, by number.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 17] = [
         Self::Raft,
         Self::RaftPart,
         Self::Attributes,
@@ -66,6 +78,12 @@ impl Kind {
         Self::FollowReply,
         Self::ProposeReply,
         Self::ReadIndexReply,
+        Self::Copy,
+        Self::CopyReply,
+        Self::Append,
+        Self::AppendReply,
+        Self::Watch,
+        Self::WatchReply,
     ];
 
     /// Its number in a frame.
@@ -83,6 +101,12 @@ impl Kind {
             Self::FollowReply => ANSWERS | 2,
             Self::ProposeReply => ANSWERS | 3,
             Self::ReadIndexReply => ANSWERS | 4,
+            Self::Copy => ASKS | 5,
+            Self::CopyReply => ANSWERS | 5,
+            Self::Append => ASKS | 6,
+            Self::AppendReply => ANSWERS | 6,
+            Self::Watch => ASKS | 7,
+            Self::WatchReply => ANSWERS | 7,
         }
     }
 
@@ -133,6 +157,12 @@ impl Message {
             Self::FollowReply(_) => Kind::FollowReply,
             Self::ProposeReply(_) => Kind::ProposeReply,
             Self::ReadIndexReply(_) => Kind::ReadIndexReply,
+            Self::Copy(_) => Kind::Copy,
+            Self::CopyReply(_) => Kind::CopyReply,
+            Self::Append(_) => Kind::Append,
+            Self::AppendReply(_) => Kind::AppendReply,
+            Self::Watch(_) => Kind::Watch,
+            Self::WatchReply(_) => Kind::WatchReply,
         }
     }
 }

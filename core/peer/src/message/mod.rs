@@ -4,7 +4,9 @@
 //! request says is opaque: slices that pass through. Does not know of frames, calls or windows.
 
 mod codec;
+pub mod copy;
 pub(crate) mod kind;
+pub mod part;
 
 use std::collections::BTreeMap;
 
@@ -46,6 +48,18 @@ pub enum Message {
     },
     /// How far.
     ReadIndexReply(ReadIndexReply),
+    /// Asks something of a copy that the receiver holds.
+    Copy(copy::OfCopy),
+    /// What became of it.
+    CopyReply(copy::Reply),
+    /// Asks the primary of a range to append records.
+    Append(part::Append),
+    /// What became of them.
+    AppendReply(part::AppendReply),
+    /// Asks the primary of a range how far readers may go.
+    Watch(part::Watch),
+    /// How far.
+    WatchReply(part::WatchReply),
 }
 
 /// An encoded Raft message and the group it belongs to.
@@ -222,10 +236,16 @@ impl Message {
             Self::Follow(follow) => StreamId::of(Class::Bulk, follow.vnode.0),
             Self::Propose(propose) => own(propose.vnode),
             Self::ReadIndex { vnode } => own(*vnode),
+            Self::Copy(of) => StreamId::of(if of.bulk { Class::Bulk } else { Class::Request }, of.lane()),
+            Self::Append(append) => StreamId::of(Class::Request, part::lane(append.range)),
+            Self::Watch(watch) => StreamId::of(Class::Request, part::lane(watch.segment.range)),
             Self::ForwardReply(_)
             | Self::FollowReply(_)
             | Self::ProposeReply(_)
-            | Self::ReadIndexReply(_) => StreamId::of(Class::Request, 0),
+            | Self::ReadIndexReply(_)
+            | Self::CopyReply(_)
+            | Self::AppendReply(_)
+            | Self::WatchReply(_) => StreamId::of(Class::Request, 0),
         }
     }
 }

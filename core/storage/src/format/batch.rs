@@ -194,6 +194,20 @@ impl Header {
     /// `durable_before`.
     #[must_use]
     pub fn encode(&self, identity: Identity, durable_before: u64) -> Bytes {
+        let (mut out, header_crc) = self.shared(identity.seed);
+        out.put_u64(durable_before);
+        out.put_u32(local_crc(identity, header_crc, durable_before));
+        out.freeze()
+    }
+
+    /// The 60 bytes that are equal on every copy: what travels between nodes.
+    #[must_use]
+    pub fn encode_shared(&self, seed: Seed) -> Bytes {
+        self.shared(seed).0.freeze()
+    }
+
+    /// Those bytes, with room for the local ones, and the checksum at their end.
+    fn shared(&self, seed: Seed) -> (BytesMut, u32) {
         let mut out = BytesMut::with_capacity(HEADER_BYTES);
         out.put_slice(&MAGIC);
         out.put_u8(self.flags.bits());
@@ -206,30 +220,35 @@ impl Header {
         out.put_u32(self.producer.epoch);
         out.put_u32(self.producer.first_sequence);
         out.put_u32(self.payload_crc);
-        let header_crc = identity.seed.crc(&out);
+        let header_crc = seed.crc(&out);
         out.put_u32(header_crc);
-        out.put_u64(durable_before);
-        out.put_u32(local_crc(identity, header_crc, durable_before));
-        out.freeze()
+        (out, header_crc)
     }
 
     /// Reads a header and its `durable before`.
     ///
     /// Every byte is covered by one of the two checksums, so a single flipped bit never decodes.
     pub fn decode(bytes: &[u8; HEADER_BYTES], identity: Identity) -> Result<(Self, u64), Undecodable> {
-        if bytes[..2] != MAGIC[..2] {
+        let shared = bytes.first_chunk().expect("a header is longer than what of it is shared");
+        let header_crc = checked(shared, identity.seed)?;
+        let durable_before = u64::from_be_bytes(field(bytes, DURABLE_AT));
+        if local_crc(identity, header_crc, durable_before) != u32::from_be_bytes(field(bytes, LOCAL_CRC_AT)) {
             return Err(Undecodable::NotAHeader);
         }
+        Ok((Self::parsed(shared)?, durable_before))
+    }
+
+    /// Reads what another node sent of a header of a segment.
+    pub fn decode_shared(bytes: &[u8], seed: Seed) -> Result<Self, Undecodable> {
+        let bytes = <&[u8; SHARED_BYTES]>::try_from(bytes).map_err(|_| Undecodable::NotAHeader)?;
+        checked(bytes, seed)?;
+        Self::parsed(bytes)
+    }
+
+    /// What bytes say whose checksum is right.
+    fn parsed(bytes: &[u8; SHARED_BYTES]) -> Result<Self, Undecodable> {
         let u32_at = |at: usize| u32::from_be_bytes(field(bytes, at));
         let u64_at = |at: usize| u64::from_be_bytes(field(bytes, at));
-        let header_crc = u32_at(HEADER_CRC_AT);
-        if identity.seed.crc(&bytes[..HEADER_CRC_AT]) != header_crc {
-            return Err(Undecodable::NotAHeader);
-        }
-        let durable_before = u64_at(DURABLE_AT);
-        if local_crc(identity, header_crc, durable_before) != u32_at(LOCAL_CRC_AT) {
-            return Err(Undecodable::NotAHeader);
-        }
         let unsupported = Undecodable::Unsupported { version: bytes[2], flags: bytes[3] };
         let flags = Flags::from_bits(bytes[3]).filter(|_| bytes[2] == VERSION).ok_or(unsupported)?;
         let header = Self {
@@ -242,7 +261,7 @@ impl Header {
             producer: Producer { id: u64_at(36), epoch: u32_at(44), first_sequence: u32_at(48) },
             payload_crc: u32_at(PAYLOAD_CRC_AT),
         };
-        if header.is_plausible() { Ok((header, durable_before)) } else { Err(Undecodable::NotAHeader) }
+        if header.is_plausible() { Ok(header) } else { Err(Undecodable::NotAHeader) }
     }
 
     /// Whether the numbers are ones a batch can have; holds for everything this build writes.
@@ -253,6 +272,13 @@ impl Header {
     }
 }
 
+/// The checksum of the shared bytes of a header, when it is right.
+fn checked(bytes: &[u8; SHARED_BYTES], seed: Seed) -> Result<u32, Undecodable> {
+    let crc = u32::from_be_bytes(field(bytes, HEADER_CRC_AT));
+    let is_header = bytes[..2] == MAGIC[..2] && seed.crc(&bytes[..HEADER_CRC_AT]) == crc;
+    if is_header { Ok(crc) } else { Err(Undecodable::NotAHeader) }
+}
+
 fn local_crc(identity: Identity, header_crc: u32, durable_before: u64) -> u32 {
     let mut bytes = [0; 20];
     bytes[..8].copy_from_slice(&identity.nonce.0.to_be_bytes());
@@ -261,7 +287,7 @@ fn local_crc(identity: Identity, header_crc: u32, durable_before: u64) -> u32 {
     identity.seed.crc(&bytes)
 }
 
-fn field<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     *bytes[at..].first_chunk().expect("every field lies inside the header")
 }
 
@@ -344,6 +370,8 @@ mod tests {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Header::decode(&flipped, identity), Err(Undecodable::NotAHeader), "bit {bit}");
+            let shared = Header::decode_shared(&flipped[..SHARED_BYTES], identity.seed);
+            assert_eq!(shared.is_err(), bit / 8 < SHARED_BYTES, "bit {bit}");
         }
     }
 
@@ -396,6 +424,12 @@ mod tests {
             };
             let bytes = encoded(&header, identity, durable);
             prop_assert_eq!(Header::decode(&bytes, identity), Ok((header, durable)));
+            let shared = header.encode_shared(identity.seed);
+            prop_assert_eq!(&shared[..], &bytes[..SHARED_BYTES]);
+            prop_assert_eq!(Header::decode_shared(&shared, identity.seed), Ok(header));
+            for cut in [&bytes[..], &shared[..SHARED_BYTES - 1], &[]] {
+                prop_assert!(Header::decode_shared(cut, identity.seed).is_err());
+            }
         }
 
         #[test]

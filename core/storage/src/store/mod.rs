@@ -34,6 +34,7 @@ use self::copy::Copy;
 use self::desk::{Desk, Owner};
 use self::start::Start;
 use crate::disk;
+use crate::format::meta::Meta;
 
 /// Durable ends recorded with each tick: an append arriving now waits for the syncs that these share.
 const RECORDS_PER_TICK: usize = 32;
@@ -145,6 +146,12 @@ impl Store {
         self.copies.iter().map(|(segment, copy)| (*segment, copy.status()))
     }
 
+    /// What there is of one copy; `None` when it is not here.
+    #[must_use]
+    pub fn status(&self, segment: SegmentId) -> Option<Status> {
+        self.copies.get(&segment).map(Copy::status)
+    }
+
     fn dispatch(&mut self, id: RequestId, request: Request) {
         let segment = request.segment();
         if !self.start.done {
@@ -155,8 +162,9 @@ impl Store {
             return self.bury(segment);
         }
         match request {
-            Request::Create { base, epoch, expect_full, .. } => {
-                let copy = Copy::create(&mut self.desk, id, segment, base, epoch, expect_full);
+            Request::Create { base, epoch, expect_full, rebuilding, .. } => {
+                let meta = Meta { rebuilding, ..Meta::new(segment, base, self.desk.new_nonce(), epoch) };
+                let copy = Copy::create(&mut self.desk, id, meta, expect_full);
                 self.copies.insert(segment, copy);
             }
             Request::Delete { .. } => self.desk.reply(id, Reply::Deleted),
@@ -165,6 +173,7 @@ impl Store {
             | Request::SeekTime { .. }
             | Request::Fence { .. }
             | Request::Seal { .. }
+            | Request::Rebuilt { .. }
             | Request::Latch { .. }
             | Request::Verify { .. }
             | Request::Inspect { .. } => self.desk.reply(id, Reply::Failed(Error::NoSuchSegment)),

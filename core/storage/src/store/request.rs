@@ -25,6 +25,9 @@ pub enum Request {
         /// The copy is expected to fill (its range has just filled another): it gets a recycled file, whose
         /// blocks are written already, when there is one.
         expect_full: bool,
+        /// It takes the place of a copy that may have acknowledged more than this one holds, so it is neither a
+        /// source nor an answer until it was told to be whole ([`Request::Rebuilt`]) or is sealed. Recorded durably.
+        rebuilding: bool,
     },
     /// Appends one batch at exactly the copy's end and makes it durable; answered by [`Reply::Appended`] once
     /// the sync that covers it has completed.
@@ -68,6 +71,12 @@ pub enum Request {
         /// Recorded for people.
         at: WallTime,
     },
+    /// Tells a copy that is being rebuilt that it holds everything that was ever acknowledged; recorded durably.
+    /// Changes nothing about any other.
+    Rebuilt {
+        /// Which segment.
+        segment: SegmentId,
+    },
     /// Takes the copy out of service, durably.
     Latch {
         /// Which segment.
@@ -103,6 +112,7 @@ impl Request {
             | Self::SeekTime { segment, .. }
             | Self::Fence { segment, .. }
             | Self::Seal { segment, .. }
+            | Self::Rebuilt { segment }
             | Self::Latch { segment, .. }
             | Self::Verify { segment }
             | Self::Delete { segment }
@@ -129,6 +139,8 @@ pub enum Reply {
     Fenced(Extent),
     /// The copy is sealed durably.
     Sealed(Extent),
+    /// The copy is not being rebuilt, durably.
+    Rebuilt(Extent),
     /// The copy is out of service.
     Latched,
     /// What verification found.
@@ -155,6 +167,8 @@ pub struct Extent {
     /// When the last batch was appended, or when the copy was sealed, which is not earlier; `None` when the log of a
     /// copy that is not sealed has not been looked at since the start.
     pub last_append: Option<WallTime>,
+    /// It was made in the place of another, and may hold less than that one acknowledged.
+    pub rebuilding: bool,
     /// Its state.
     pub state: State,
 }

@@ -10,7 +10,7 @@ use crate::request::{node, opt_node, put_opt_node};
 /// Smallest member of a group.
 const MEMBER_BYTES: usize = 16 + 1;
 /// Smallest node: an empty name and address, no other address, no attributes.
-const NODE_BYTES_MIN: usize = 16 + 5 + 5 + 1 + 1 + 8 + 1 + 4 + 4;
+const NODE_BYTES_MIN: usize = 16 + 5 + 5 + 1 + 1 + 8 + 1 + 1 + 4 + 4;
 /// Smallest attribute: an empty key and value.
 const ATTRIBUTE_BYTES_MIN: usize = 4 + 4;
 /// Smallest vnode: no members, no leader.
@@ -73,6 +73,8 @@ pub struct ClusterNode {
     pub incarnation: u64,
     /// Whether the node that was asked is connected to it, or is it.
     pub connected: bool,
+    /// How it is, as far as the node that was asked can tell.
+    pub health: NodeHealth,
     /// Vnodes that have it for a member, as far as the node that was asked knows.
     pub vnodes: u32,
     /// What it says about where and what it is: key and value, by key.
@@ -88,6 +90,19 @@ pub enum NodeState {
     Active,
     /// On its way out: it gets nothing new, and what it has moves elsewhere.
     Draining,
+}
+
+/// How a node is, as far as another can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeHealth {
+    /// It was heard of, and nobody doubts it.
+    Alive,
+    /// It does not answer somebody, and has not been given up.
+    Suspect,
+    /// It was given up, and there is no connection to it.
+    Dead,
+    /// Nothing was heard of it since the process that answers began.
+    Unknown,
 }
 
 /// A change of the ring, by one vnode.
@@ -167,6 +182,38 @@ pub struct Resharding {
     pub steps: Vec<RingStep>,
     /// Why it would be refused; null when it would not. Always null when it was begun.
     pub refusal: Str,
+}
+
+impl NodeHealth {
+    /// The word for people and scripts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Suspect => "suspect",
+            Self::Dead => "dead",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn decode(reader: &mut Reader) -> Result<Self, Error> {
+        match reader.u8()? {
+            0 => Ok(Self::Alive),
+            1 => Ok(Self::Suspect),
+            2 => Ok(Self::Dead),
+            3 => Ok(Self::Unknown),
+            _ => Err(Error::Invalid("a node's health")),
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::Alive => 0,
+            Self::Suspect => 1,
+            Self::Dead => 2,
+            Self::Unknown => 3,
+        }
+    }
 }
 
 impl NodeState {
@@ -280,6 +327,7 @@ impl ClusterNode {
             state: NodeState::decode(r)?,
             incarnation: r.u64()?,
             connected: r.bool()?,
+            health: NodeHealth::decode(r)?,
             vnodes: r.u32()?,
             attributes: list(r, ATTRIBUTE_BYTES_MIN, |r| Ok((r.blob()?, r.blob()?)))?,
         })
@@ -293,6 +341,7 @@ impl ClusterNode {
         out.put_u8(self.state.number());
         out.put_u64(self.incarnation);
         out.put_bool(self.connected);
+        out.put_u8(self.health.number());
         out.put_u32(self.vnodes);
         out.put_count(self.attributes.len());
         for (key, value) in &self.attributes {

@@ -20,7 +20,7 @@ use types::codec::{Error, Reader, Writer};
 
 pub use batches::{Batch, BatchPage};
 pub use cluster::{
-    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeState, Resharding, RingPage, RingStep,
+    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeHealth, NodeState, Resharding, RingPage, RingStep,
     VnodeInfo,
 };
 pub use groups::{GroupInfo, GroupNames, MemberInfo};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use client::VnodeInfo;
 use serde_json::{Value, json};
 
-use super::cluster::Names;
+use super::cluster::{Names, described, step};
 use crate::connect::{self, Connect};
 use crate::print::{self, Table};
 
@@ -28,12 +28,14 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.connect.open(connect::ADMIN).await?;
     let ring = client.ring().await.map_err(|error| args.connect.explain(error))?;
+    let status = client.cluster().await.map_err(|error| args.connect.explain(error))?;
     if args.json {
         let vnodes: Vec<Value> = ring.vnodes.iter().map(value).collect();
-        print::line(&json!({ "version": ring.version, "vnodes": vnodes }))?;
+        let pending = status.pending.map(step);
+        print::line(&json!({ "version": ring.version, "vnodes": vnodes, "pending": pending }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let names = Names::of(&client.cluster().await.map_err(|error| args.connect.explain(error))?);
+    let names = Names::of(&status);
     let mut table = Table::new(&["VNODE", "TOKEN", "SHARE %", "MEMBERS", "LEADER", "TOPICS"]);
     for vnode in &ring.vnodes {
         let members: Vec<String> = vnode.members.iter().map(|node| names.of_node(*node)).collect();
@@ -47,6 +49,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         ]);
     }
     table.print("(no ring)")?;
+    if let Some(pending) = status.pending {
+        print::line(&format_args!("under way: {}", described(pending)))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod hosts;
+pub(crate) mod node;
 pub(crate) mod raw;
 
 use std::io::{Read, Write};
@@ -18,6 +20,10 @@ pub(crate) struct Place {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) port: u16,
     pub(crate) dashboard: u16,
+    /// Where the test reaches it, as a number; IPv6 without brackets.
+    pub(crate) reached_at: String,
+    /// What the program is started by, in front of it.
+    pub(crate) within: Vec<String>,
     /// Further variables.
     pub(crate) env: Vec<(String, String)>,
 }
@@ -33,7 +39,14 @@ pub(crate) struct Broker {
 impl Place {
     pub(crate) fn new() -> Self {
         let (port, dashboard) = free_ports();
-        Self { dir: tempfile::tempdir().unwrap(), port, dashboard, env: Vec::new() }
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            port,
+            dashboard,
+            reached_at: "127.0.0.1".to_owned(),
+            within: Vec::new(),
+            env: Vec::new(),
+        }
     }
 
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
@@ -50,7 +63,8 @@ impl Place {
     }
 
     pub(crate) fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        let host = &self.reached_at;
+        if host.contains(':') { format!("[{host}]:{}", self.port) } else { format!("{host}:{}", self.port) }
     }
 
     fn command(&self) -> Command {
@@ -59,8 +73,9 @@ impl Place {
 
     /// The program with this place's settings in its environment.
     pub(crate) fn command_of(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_malachi"));
-        command.args(arguments).stdin(Stdio::null());
+        let mut words = self.within.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_malachi")]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).args(arguments).stdin(Stdio::null());
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MALACHI_")) {
             command.env_remove(name);
         }
@@ -111,7 +126,7 @@ impl Place {
 
     /// The same with further headers, a line each.
     pub(crate) fn http_with(&self, path: &str, headers: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.dashboard)).ok()?;
+        let mut stream = TcpStream::connect((self.reached_at.as_str(), self.dashboard)).ok()?;
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n")
             .ok()?;

@@ -2,8 +2,8 @@
 
 use wire::request::NodeChange;
 use wire::response::{
-    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeState, Resharding, RingPage, RingStep,
-    VnodeInfo,
+    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeHealth, NodeState, Resharding, RingPage,
+    RingStep, VnodeInfo,
 };
 use wire::{Payload, Reason, Request, Response};
 
@@ -36,6 +36,7 @@ impl Cluster {
             state: NodeState::Active,
             incarnation: 1,
             connected: true,
+            health: NodeHealth::Alive,
             vnodes: 3,
             attributes: Vec::new(),
         });

@@ -148,7 +148,7 @@ impl Cluster {
 
     /// What the core reaches other nodes by.
     pub(crate) fn others(&self) -> Others {
-        Others::new(Some(self.peers.clone()), self.seeds.clone(), self.listed.clone())
+        Others::new(self.peers.clone(), self.seeds.clone(), self.listed.clone())
     }
 
     /// Carries what happens between nodes to the core, from now until [`Joined::leave`].
@@ -229,12 +229,21 @@ async fn belong(storage: &Storage, found: meet::Found) -> Result<Belonging, Refu
 /// The cluster of a node that meets nobody, or forms one at once.
 pub(crate) fn own(config: &Config, opened: &Opened) -> Result<Option<Belonging>, Refusal> {
     match opened.belonging {
+        Some(known) if !known.formed && !config.cluster.meets => Err(unmet("was formed by another node")),
         // Nothing was formed yet, and the list says now that it is to be looked for.
         Some(known) if known.formed && !known.settled && config.cluster.role != Role::Alone => Ok(None),
         Some(known) => Ok(Some(known)),
         None if config.cluster.role == Role::Alone => crate::boot::form(&config.storage).map(Some),
         None => Ok(None),
     }
+}
+
+/// Why a node must not go on that no setting tells how to meet the others of its cluster.
+fn unmet(why: &str) -> Refusal {
+    Refusal::Data(format!(
+        "this data belongs to a cluster that {why}, and nothing is set about meeting them; set \
+         MALACHI_CLUSTER_SECRET, or MALACHI_DIST_TLS, and MALACHI_PEER_ADDRESS as they were"
+    ))
 }
 
 /// What the core is told about this node.

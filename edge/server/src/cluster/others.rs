@@ -9,20 +9,38 @@ use peer::Message;
 use tokio::sync::watch;
 use types::NodeId;
 
+use super::End;
 use crate::driver::FromPeers;
 use crate::peer::{Caller, Command, PeerEvent, Peers, Target};
 
 /// The other nodes.
 #[derive(Debug)]
 pub(crate) struct Others {
-    /// `None` for a node that meets nobody.
-    peers: Option<Peers>,
+    way: Way,
     /// Places to look, beside the nodes the cluster lists.
     seeds: Vec<String>,
     listed: watch::Sender<Vec<(NodeId, String)>>,
     calls: Calls,
     /// What was asked and never went out.
     unsent: Vec<(NodeId, AskId)>,
+}
+
+/// How others are reached.
+#[derive(Debug)]
+enum Way {
+    /// By connections.
+    Peers(Peers),
+    /// Not at all; a cluster of others ends this node so.
+    Alone(End),
+}
+
+impl Way {
+    fn send(&self, to: NodeId, command: Command) -> bool {
+        match self {
+            Self::Peers(peers) => peers.send(to, command).is_ok(),
+            Self::Alone(_) => false,
+        }
+    }
 }
 
 /// Calls of others without an answer yet.
@@ -63,49 +81,49 @@ impl Calls {
 
 impl Others {
     pub(crate) fn new(
-        peers: Option<Peers>,
+        peers: Peers,
         seeds: Vec<String>,
         listed: watch::Sender<Vec<(NodeId, String)>>,
     ) -> Self {
-        Self { peers, seeds, listed, calls: Calls::default(), unsent: Vec::new() }
+        Self { way: Way::Peers(peers), seeds, listed, calls: Calls::default(), unsent: Vec::new() }
     }
 
-    /// Of a node that meets nobody.
-    pub(crate) fn none() -> Self {
-        Self::new(None, Vec::new(), watch::Sender::new(Vec::new()))
+    /// Of a node that meets nobody, and must not go on once it turns out that its cluster has others.
+    pub(crate) fn none(end: End) -> Self {
+        Self {
+            way: Way::Alone(end),
+            seeds: Vec::new(),
+            listed: watch::Sender::new(Vec::new()),
+            calls: Calls::default(),
+            unsent: Vec::new(),
+        }
     }
 
     /// Dropped when there is no connection.
     pub(crate) fn say(&self, to: NodeId, message: Message) {
-        if let Some(peers) = &self.peers {
-            let _ = peers.send(to, Command::Say(message));
-        }
+        self.way.send(to, Command::Say(message));
     }
 
     pub(crate) fn ask(&mut self, to: NodeId, ask: AskId, message: Message, within: std::time::Duration) {
         let command = Command::Call { token: ask.0, message, within };
-        let sent = self.peers.as_ref().is_some_and(|peers| peers.send(to, command).is_ok());
-        if !sent {
+        if !self.way.send(to, command) {
             self.unsent.push((to, ask));
         }
     }
 
     /// Dropped when the one who asked has gone or wants no answer any more.
     pub(crate) fn answer(&mut self, to: NodeId, call: CallId, message: Message) {
-        if let (Some(peers), Some(caller)) = (&self.peers, self.calls.take(call)) {
-            let _ = peers.send(to, Command::Answer { caller, message });
+        if let Some(caller) = self.calls.take(call) {
+            self.way.send(to, Command::Answer { caller, message });
         }
     }
 
     /// These are the other nodes of the cluster.
     pub(crate) fn listed(&mut self, nodes: Vec<(NodeId, String)>) {
-        match &self.peers {
-            Some(peers) => peers.dial(targets(&self.seeds, &nodes)),
-            None if nodes.is_empty() => {}
-            None => tracing::error!(
-                nodes = nodes.len(),
-                "the cluster has other nodes and nothing says how to meet them: set MALACHI_CLUSTER_SECRET"
-            ),
+        match &self.way {
+            Way::Peers(peers) => peers.dial(targets(&self.seeds, &nodes)),
+            Way::Alone(_) if nodes.is_empty() => {}
+            Way::Alone(end) => end.now(super::unmet(&format!("has {} other node(s)", nodes.len()))),
         }
         self.listed.send_replace(nodes);
     }
@@ -168,6 +186,7 @@ fn targets(seeds: &[String], nodes: &[(NodeId, String)]) -> Vec<Target> {
 #[allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 mod tests {
     use super::*;
+    use crate::boot::Refusal;
 
     const A: NodeId = NodeId(1);
     const B: NodeId = NodeId(2);
@@ -183,7 +202,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_asked_is_not_answered() {
-        let mut others = Others::none();
+        let mut others = Others::none(super::super::end().0);
         let message = Message::ReadIndex { vnode: types::VnodeId(0) };
         others.ask(A, AskId(7), message, std::time::Duration::from_secs(1));
         assert!(others.has_unsent());
@@ -195,8 +214,19 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_meets_nobody_does_not_go_on_among_others() {
+        let (end, mut ends) = super::super::end();
+        let mut others = Others::none(end);
+        others.listed(Vec::new());
+        assert!(ends.try_recv().is_err());
+        others.listed(vec![(A, "a:1".to_owned())]);
+        let Ok(Refusal::Data(line)) = ends.try_recv() else { panic!("it is to end") };
+        assert!(line.contains("1 other node(s)") && line.contains("MALACHI_CLUSTER_SECRET"), "{line}");
+    }
+
+    #[test]
     fn calls_are_answered_once_and_forgotten_with_who_made_them() {
-        let mut others = Others::none();
+        let mut others = Others::none(super::super::end().0);
         let (first, second) = (asked(&mut others, A, 1), asked(&mut others, B, 2));
         let third = asked(&mut others, B, 3);
         assert_eq!(others.calls.take(first), Some(Caller::of(1, 1)));

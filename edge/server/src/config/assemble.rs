@@ -10,7 +10,7 @@ use std::time::Duration;
 use broker::Sweep;
 
 use super::{Config, Connections, Environment, Identity, Lockout, LogFormat, Ports, Storage, Values};
-use super::{cluster, peer, tls};
+use super::{cluster, peer, tls, upkeep};
 use crate::http::HeadLimits;
 use crate::identity::{self, Rate};
 
@@ -165,6 +165,7 @@ fn storage(values: &mut Values, environment: Environment) -> Storage {
             Some("off") => Sweep::Off,
             Some(_) | None => Sweep::Delete,
         },
+        upkeep: upkeep::upkeep(values),
     }
 }
 
@@ -270,10 +271,10 @@ mod tests {
 
     #[test]
     fn what_does_nothing_is_told_once_and_what_would_deceive_is_refused() {
-        let warnings = load(&[("RETENTION_MAX_BYTES", "1"), ("GROUP_COMMIT", "true"), ("USER", "me")]);
+        let warnings = load(&[("LOCALE", "pt_BR"), ("GROUP_COMMIT", "true"), ("USER", "me")]);
         let warnings = warnings.unwrap().warnings;
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].contains("MALACHI_GROUP_COMMIT, MALACHI_RETENTION_MAX_BYTES"), "{warnings:?}");
+        assert!(warnings[0].contains("MALACHI_LOCALE, MALACHI_GROUP_COMMIT"), "{warnings:?}");
         assert!(refused(&[("OIDC_AUTH", "true")]).contains("token"));
         assert!(refused(&[("MTLS_AUTH", "true")]).contains("certificate"));
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use types::limits;
 
@@ -28,8 +29,16 @@ pub(crate) struct Cluster {
     pub(crate) meets: bool,
     /// Vnodes of a ring that is formed here.
     pub(crate) vnodes: u32,
+    /// Copies of a segment.
+    pub(crate) segment_replicas: usize,
+    /// How long a producer waits for a quorum of them.
+    pub(crate) replicate_within: Duration,
+    /// How long one of them may be away or behind.
+    pub(crate) behind_max: Duration,
     /// Members of a vnode.
     pub(crate) vnode_replicas: usize,
+    /// How long a node has to be dead before others take what it holds.
+    pub(crate) replace_after: Duration,
     /// What it says about where and what it is.
     pub(crate) attributes: BTreeMap<Arc<str>, Arc<str>>,
 }
@@ -111,7 +120,11 @@ pub(super) fn cluster(values: &mut Values, peer: &Peer, client_port: u16) -> Clu
         meets: meets(values) || !others.is_empty(),
         others,
         vnodes: vnodes(values),
+        segment_replicas: values.count("LOG_REPLICATION_FACTOR").min(limits::SEGMENT_REPLICAS_MAX),
+        replicate_within: values.millis("LOG_REPLICATE_TIMEOUT_MS"),
+        behind_max: values.millis("LOG_FOLLOWER_LAG_MS"),
         vnode_replicas: values.count("LOG_VNODE_REPLICATION_FACTOR").min(limits::RAFT_MEMBERS_MAX),
+        replace_after: values.millis("LOG_REPLACE_AFTER_MS"),
         attributes: attributes(values),
     }
 }

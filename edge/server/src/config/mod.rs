@@ -17,6 +17,7 @@ mod report;
 mod setting;
 mod sources;
 mod tls;
+mod upkeep;
 mod values;
 
 use std::num::NonZeroU32;
@@ -30,6 +31,7 @@ use crate::identity::{Defaults, Passwords, Rate, SessionRules};
 
 pub use report::{check, show};
 use sources::Sources;
+use upkeep::Upkeep;
 pub(crate) use values::Values;
 
 /// Why the configuration was refused; one line for a person.
@@ -127,6 +129,8 @@ pub(crate) struct Storage {
     pub(crate) segment_age: Duration,
     /// What becomes of copies nobody lists.
     pub(crate) orphans: Sweep,
+    /// What is done without anybody asking.
+    pub(crate) upkeep: Upkeep,
 }
 
 /// Users, passwords and sessions.

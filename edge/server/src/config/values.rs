@@ -124,6 +124,14 @@ impl Values {
         }
     }
 
+    /// A number, if there is one.
+    pub(crate) fn bound(&self, name: &str) -> Option<u64> {
+        match self.get(name).value {
+            Value::Number(number) => Some(number),
+            Value::Unset | Value::Flag(_) | Value::Text(_) | Value::List(_) => None,
+        }
+    }
+
     /// A number of things that fits a pointer.
     pub(crate) fn count(&self, name: &str) -> usize {
         usize::try_from(self.number(name)).unwrap_or(usize::MAX)

@@ -8,6 +8,7 @@ mod docs;
 mod observed;
 mod process;
 mod series;
+mod upkeep;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use wire::{ApiKey, Reason};
 use crate::audit::Kind;
 
 pub(crate) use observed::{Observed, Seen};
+pub(crate) use upkeep::UpkeepSeries;
 
 /// Content type of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -57,6 +59,8 @@ pub(crate) struct Metrics {
     notices: IntCounterVec,
     audited: IntCounterVec,
     sealed: IntCounterVec,
+    /// Retention, orphans, scrub.
+    pub(crate) upkeep: UpkeepSeries,
     paused_seconds: Histogram,
     seen: Seen,
     /// Every series there is.
@@ -209,6 +213,7 @@ impl Metrics {
                 "malachi_range_pause_seconds",
                 "How long producers to a range that came of a split or merge had to wait",
             ),
+            upkeep: UpkeepSeries::new(&make),
             seen: Seen::new(&make),
             #[cfg(test)]
             described: make.described.take(),
@@ -375,6 +380,8 @@ impl Metrics {
             Cause::Failure => "failure",
             Cause::Age => "age",
             Cause::Replaced => "replaced",
+            Cause::Moved => "moved",
+            Cause::Lost => "lost",
         };
         self.sealed.with_label_values(&[label]).inc();
     }

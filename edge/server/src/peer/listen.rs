@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use types::limits;
 
 use super::connection::{self, Channel};
-use super::{Cause, Shared, log_panic, stopped};
+use super::{Cause, Shared, Tls, log_panic, stopped};
 use crate::tcp::gate::{Entered, Gate};
 use crate::tcp::socket;
 
@@ -81,17 +81,21 @@ async fn admit(
 ) {
     let port = stream.peer_addr().map_or(0, |address| address.port());
     let address = SocketAddr::from((address, port)).to_string();
-    let cause = match open(stream, &shared).await {
+    let (cause, is_mistake) = match open(stream, &shared).await {
         Ok((link, channel)) => {
             let ended = connection::run(link, channel, None, Some(waits), Arc::clone(&shared), stop).await;
             if ended.counted {
                 return;
             }
-            ended.cause
+            let is_mistake = is_worth_a_line(&ended.cause);
+            (ended.cause, is_mistake)
         }
-        Err(error) => error.into(),
+        Err(error) => {
+            let is_mistake = Tls::is_about_certificates(&error);
+            (Cause::from(error), is_mistake)
+        }
     };
-    if is_worth_a_line(&cause) && shared.may_tell() {
+    if is_mistake && shared.may_tell() {
         tracing::warn!(client = address, reason = %cause, "peer connection refused");
     } else {
         tracing::debug!(client = address, reason = %cause, "peer connection refused");

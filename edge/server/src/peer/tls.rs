@@ -82,6 +82,27 @@ impl Tls {
         Ok(Self { server: Arc::new(server), client: Arc::new(client) })
     }
 
+    /// Whether a handshake failed over certificates: a node that somebody set up wrongly, and not a stranger who
+    /// knows nothing of TLS.
+    pub(super) fn is_about_certificates(error: &io::Error) -> bool {
+        use rustls::{AlertDescription as Alert, Error};
+        let error = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+        error.is_some_and(|error| {
+            let of_theirs = matches!(error, Error::InvalidCertificate(_) | Error::NoCertificatesPresented);
+            // The last is of an authority of the same name and another key.
+            let of_ours = [
+                Alert::BadCertificate,
+                Alert::UnsupportedCertificate,
+                Alert::CertificateExpired,
+                Alert::CertificateUnknown,
+                Alert::CertificateRequired,
+                Alert::UnknownCA,
+                Alert::DecryptError,
+            ];
+            of_theirs || of_ours.into_iter().any(|alert| *error == Error::AlertReceived(alert))
+        })
+    }
+
     pub(super) async fn accept(
         &self,
         stream: TcpStream,

@@ -15,11 +15,11 @@ fn ring(from_token: u32, max: u32) -> Request {
     Request::Cluster(OfCluster::Ring { from_token, max })
 }
 
-fn change(node: usize, change: NodeChange, dry_run: bool) -> Request {
+pub(super) fn change(node: usize, change: NodeChange, dry_run: bool) -> Request {
     Request::Cluster(OfCluster::ChangeNode { node: id(node), change, dry_run })
 }
 
-fn reshard(to: u32, dry_run: bool) -> Request {
+pub(super) fn reshard(to: u32, dry_run: bool) -> Request {
     Request::Cluster(OfCluster::Reshard { to, dry_run })
 }
 
@@ -38,7 +38,7 @@ fn as_changed(reply: Reply) -> NodeChanged {
     changed
 }
 
-fn as_resharding(reply: Reply) -> Resharding {
+pub(super) fn as_resharding(reply: Reply) -> Resharding {
     let Reply::Resharding(resharding) = reply else { panic!("{reply:?}") };
     resharding
 }

@@ -6,7 +6,8 @@ use types::{FenceToken, Incarnation, NodeId, VnodeId};
 
 use super::wall;
 use crate::cluster::{
-    AcquireLease, AddNode, ChangeNode, ChangeRing, Command, EnableFlag, NodesRevision, RingAct, Seen, SetNode,
+    AcquireLease, AddNode, ChangeNode, ChangeRing, Command, EnableFlag, NodesRevision, Renewal, RingAct,
+    Seen, SetNode,
 };
 
 const BEGIN_SPLIT: u8 = 1;
@@ -118,11 +119,20 @@ pub(super) fn put_acquire_lease(out: &mut BytesMut, acquire: AcquireLease) {
     out.put_u128(acquire.candidate.0);
     out.put_u64(acquire.duration_ms);
     out.put_u64(acquire.at.0);
+    out.put_bool(acquire.over.is_some());
+    if let Some(Renewal { fence, at }) = acquire.over {
+        out.put_u64(fence.0);
+        out.put_u64(at.0);
+    }
 }
 
 pub(super) fn acquire_lease(reader: &mut Reader) -> Result<Command, Error> {
-    let (candidate, duration_ms) = (node(reader)?, reader.u64()?);
-    Ok(Command::AcquireLease(AcquireLease { candidate, duration_ms, at: wall(reader)? }))
+    let (candidate, duration_ms, at) = (node(reader)?, reader.u64()?, wall(reader)?);
+    let over = match reader.bool()? {
+        true => Some(Renewal { fence: FenceToken(reader.u64()?), at: wall(reader)? }),
+        false => None,
+    };
+    Ok(Command::AcquireLease(AcquireLease { candidate, duration_ms, at, over }))
 }
 
 pub(super) fn release_lease(reader: &mut Reader) -> Result<Command, Error> {

@@ -28,7 +28,13 @@ fn remove(cluster: &Cluster, node: NodeId, force: bool) -> Command {
 }
 
 pub(super) fn acquire(candidate: NodeId, at: u64) -> Command {
-    Command::AcquireLease(AcquireLease { candidate, duration_ms: 10, at: WallTime(at) })
+    Command::AcquireLease(AcquireLease { candidate, duration_ms: 10, at: WallTime(at), over: None })
+}
+
+/// The same by a node that has seen that renewal for long enough.
+pub(super) fn take(candidate: NodeId, at: u64, over: (u64, u64)) -> Command {
+    let over = Some(Renewal { fence: FenceToken(over.0), at: WallTime(over.1) });
+    Command::AcquireLease(AcquireLease { candidate, duration_ms: 10, at: WallTime(at), over })
 }
 
 pub(super) fn act(expected: u64, fence: u64, act: RingAct) -> Command {
@@ -176,16 +182,21 @@ fn the_lease_passes_on_when_it_is_over_or_given_back() {
     let release = |candidate, fence| Command::ReleaseLease { candidate, fence: FenceToken(fence) };
     for (command, reply) in [
         (acquire(A, 100), granted(1)),
-        (acquire(B, 109), held(A)),
+        // However late it is by a wall clock.
+        (acquire(B, 1_000_000), held(A)),
         (acquire(A, 105), granted(1)),
-        (acquire(B, 114), held(A)),
-        // Over at exactly this time; but whoever had it last may keep it.
-        (acquire(A, 115), granted(1)),
-        (acquire(B, 125), granted(2)),
+        // A renewal that was followed by another, one under another fence, and one that there never was.
+        (take(B, 200, (1, 100)), held(A)),
+        (take(B, 200, (2, 105)), held(A)),
+        (take(B, 200, (1, 106)), held(A)),
+        (take(B, 200, (1, 105)), granted(2)),
         (acquire(A, 126), held(B)),
-        // A clock that steps back.
+        // A clock that steps back, and one that stands still: each renewal is one of its own.
         (acquire(B, 50), granted(2)),
-        (acquire(A, 60), granted(3)),
+        (take(A, 60, (2, 200)), held(B)),
+        (acquire(B, 201), granted(2)),
+        (take(A, 60, (2, 201)), held(B)),
+        (take(A, 60, (2, 202)), granted(3)),
         // What is not held so is not given back.
         (release(A, 2), Reply::LeaseReleased),
         (release(B, 3), Reply::LeaseReleased),
@@ -194,7 +205,10 @@ fn the_lease_passes_on_when_it_is_over_or_given_back() {
         (acquire(A, 61), granted(4)),
         (release(A, 4), Reply::LeaseReleased),
         (acquire(B, 61), granted(5)),
-        (acquire(A, u64::MAX), granted(6)),
+        (acquire(B, u64::MAX), granted(5)),
+        (acquire(B, u64::MAX), granted(5)),
+        (take(A, 1, (5, 1 << 62)), held(B)),
+        (take(A, 1, (5, (1 << 62) + 1)), granted(6)),
         (acquire(B, u64::MAX - 1), held(A)),
     ] {
         assert_eq!(run(&mut cluster, &command), reply, "{command:?}");
@@ -263,7 +277,7 @@ fn a_ring_changes_one_step_at_a_time_under_the_lease() {
     let placement = RingAct::SetPlacement { vnode: VnodeId(0), nodes: vec![C] };
     assert_eq!(run(&mut cluster, &act(3, 1, placement)), changed(4));
     // The next holder goes on with it, and the earlier one is refused.
-    run(&mut cluster, &acquire(B, 200));
+    run(&mut cluster, &take(B, 200, (1, 100)));
     refused(&mut cluster, &act(4, 1, RingAct::Advance), Refusal::StaleFence);
     assert_eq!(run(&mut cluster, &act(4, 2, RingAct::Advance)), changed(5));
     let topology = cluster.topology().unwrap();

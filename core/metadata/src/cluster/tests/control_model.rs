@@ -20,7 +20,7 @@ enum Wish {
     Remove { node: u128, force: bool },
     Seed { count: usize, node: u128 },
     Ring { act: RingAct, late: bool, fence: i8 },
-    Acquire { node: u128, at: u64, duration: u64 },
+    Acquire { node: u128, at: u64, duration: u64, over: Option<i8> },
     Release { node: u128, fence: i8 },
     Enable { flag: u8, all: bool },
 }
@@ -60,8 +60,8 @@ fn a_wish() -> impl Strategy<Value = Wish> {
         1 => (a_node(), rarely()).prop_map(|(node, force)| Wish::Remove { node, force }),
         2 => (0..4_usize, a_node()).prop_map(|(count, node)| Wish::Seed { count, node }),
         8 => (an_act(), rarely(), a_slip()).prop_map(|(act, late, fence)| Wish::Ring { act, late, fence }),
-        5 => (a_node(), 0..40_u64, 0..12_u64)
-            .prop_map(|(node, at, duration)| Wish::Acquire { node, at, duration }),
+        5 => (a_node(), 0..40_u64, 0..12_u64, prop::option::of(a_slip()))
+            .prop_map(|(node, at, duration, over)| Wish::Acquire { node, at, duration, over }),
         1 => (a_node(), a_slip()).prop_map(|(node, fence)| Wish::Release { node, fence }),
         2 => (0..2_u8, any::<bool>()).prop_map(|(flag, all)| Wish::Enable { flag, all }),
     ]
@@ -106,10 +106,14 @@ impl Wish {
                 let fence = slipped(cluster.lease().fence, fence);
                 Command::ChangeRing(ChangeRing { expected: version + u64::from(late), fence, act })
             }
-            Self::Acquire { node, at, duration } => Command::AcquireLease(AcquireLease {
+            Self::Acquire { node, at, duration, over } => Command::AcquireLease(AcquireLease {
                 candidate: NodeId(node),
                 duration_ms: duration,
                 at: WallTime(at),
+                over: over.map(|by| Renewal {
+                    fence: cluster.lease().fence,
+                    at: WallTime(cluster.lease().renewed_at.0.saturating_add_signed(i64::from(by))),
+                }),
             }),
             Self::Release { node, fence } => Command::ReleaseLease {
                 candidate: NodeId(node),
@@ -160,11 +164,12 @@ impl Memory {
         assert!(new.fence >= old.fence);
         let passed = new.holder.is_some() && new.holder != old.holder;
         assert_eq!(new.fence.0 - old.fence.0, u64::from(passed), "{command:?}");
-        let Command::AcquireLease(AcquireLease { candidate, at, .. }) = command else { return };
-        let over = old.holder.is_none() || at.0 >= old.renewed_at.0 + old.duration_ms;
+        let Command::AcquireLease(AcquireLease { candidate, at, over, .. }) = command else { return };
+        let over = old.holder.is_none() || over.is_some_and(|seen| seen == old.renewal());
         if let Reply::LeaseGranted(fence) = reply {
             assert!(over || old.holder == Some(*candidate));
-            assert_eq!((new.holder, new.fence, new.renewed_at), (Some(*candidate), *fence, *at));
+            assert_eq!((new.holder, new.fence), (Some(*candidate), *fence));
+            assert!(new.renewed_at > old.renewed_at && new.renewed_at >= *at);
         } else if let Reply::LeaseHeld { holder } = reply {
             assert!(!over && old.holder == Some(*holder) && holder != candidate);
             assert_eq!(new, old);

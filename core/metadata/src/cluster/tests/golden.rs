@@ -16,7 +16,7 @@ fn commands() -> Vec<Command> {
 }
 
 fn commands_of_control() -> Vec<Command> {
-    use control::{A, B, C, acquire, act, set};
+    use control::{A, B, C, acquire, act, set, take};
     use types::{FenceToken, Incarnation, NodeId, VnodeId};
     let add = |node, name: &str, expected| {
         let (name, peer, expected) = (bytes(name), bytes("h.example.com:4043"), NodesRevision(expected));
@@ -46,6 +46,7 @@ fn commands_of_control() -> Vec<Command> {
         Command::EnableFlag(enable),
         Command::SeedRing { placements: vec![vec![A, B], vec![B]] },
         acquire(A, 5_000),
+        take(A, 5_000, (1, 5_000)),
         act(0, 1, split(77, &[B])),
         act(1, 1, RingAct::Advance),
         act(2, 1, RingAct::BeginMerge { vnode: VnodeId(1) }),

@@ -1,4 +1,4 @@
-//! Decisions about a copy that must be durable before they are told: fence, seal, latch.
+//! Decisions about a copy that must be durable before they are told: fence, seal, latch, whole again.
 
 use types::{Epoch, Offset, WallTime};
 
@@ -21,12 +21,20 @@ pub(super) struct Latch {
     request: RequestId,
 }
 
+/// That the copy is not being rebuilt any more, being recorded.
+#[derive(Debug)]
+pub(super) struct Rebuilt {
+    request: RequestId,
+}
+
 /// A seal under way.
 #[derive(Debug)]
 pub(super) struct Seal {
     request: RequestId,
     end: Offset,
     at: WallTime,
+    /// What the copy was before: one that is sealed holds what the segment holds.
+    rebuilding: bool,
     /// Looking for the byte position of `end`; `None` once the seal is being recorded.
     scan: Option<Scan>,
 }
@@ -60,6 +68,31 @@ impl Copy {
         desk.reply(task.request, reply);
     }
 
+    pub(super) fn start_rebuilt(&mut self, desk: &mut Desk, request: RequestId) {
+        if let Some(reason) = self.meta.latched {
+            return desk.reply(request, Reply::Failed(Error::Latched(reason)));
+        }
+        if !self.meta.rebuilding {
+            return desk.reply(request, Reply::Rebuilt(self.extent()));
+        }
+        self.meta.rebuilding = false;
+        self.note_end(desk);
+        self.task = Some(Box::new(Task::Rebuilt(Rebuilt { request })));
+        self.replace_meta(desk, Owner::Task(self.meta.segment));
+    }
+
+    pub(super) fn rebuilt_done(
+        &mut self,
+        desk: &mut Desk,
+        task: &Rebuilt,
+        result: Result<Output, disk::Error>,
+    ) {
+        let result = self.recorded(result);
+        // What the disk says is not known; nobody counts on the copy before this is recorded.
+        self.meta.rebuilding = result.is_err();
+        desk.reply(task.request, result.map_or_else(Reply::Failed, |()| Reply::Rebuilt(self.extent())));
+    }
+
     pub(super) fn start_seal(&mut self, desk: &mut Desk, request: RequestId, end: Offset, at: WallTime) {
         let extent = self.extent();
         if self.meta.sealed_at.is_some() {
@@ -76,7 +109,7 @@ impl Copy {
         if end < extent.base || end > extent.end {
             return desk.reply(request, Reply::Failed(Error::CannotSeal { end: extent.end }));
         }
-        let task = Seal { request, end, at, scan: None };
+        let task = Seal { request, end, at, rebuilding: self.meta.rebuilding, scan: None };
         if end == extent.end {
             return self.record_seal(desk, task, extent.bytes);
         }
@@ -112,6 +145,7 @@ impl Copy {
 
     fn record_seal(&mut self, desk: &mut Desk, task: Seal, position: u64) {
         self.meta.sealed_at = Some(task.at);
+        self.meta.rebuilding = false;
         self.meta.durable_position = position;
         self.meta.durable_end = task.end;
         self.task = Some(Box::new(Task::Seal(Seal { scan: None, ..task })));
@@ -135,6 +169,7 @@ impl Copy {
         if let Err(error) = self.recorded(result) {
             // The new `copy.meta` may or may not be the one on the disk: nothing may be appended behind it.
             self.meta.sealed_at = None;
+            self.meta.rebuilding = task.rebuilding;
             self.note_end(desk);
             if let (Some(log), Error::Storage(error)) = (&mut self.log, &error) {
                 log.stopped.get_or_insert(reason_of(error));

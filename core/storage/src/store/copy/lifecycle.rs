@@ -4,7 +4,7 @@
 //! syncs every name; removal takes it away last. A crash between the two leaves nothing that could be mistaken
 //! for a copy, and nothing that was not ours is ever touched.
 
-use types::{Epoch, Offset, SegmentId, WallTime};
+use types::WallTime;
 
 use super::log::{Log, Mark};
 use super::{Copy, Task};
@@ -58,16 +58,13 @@ enum Removing {
 }
 
 impl Copy {
-    /// Makes the copy `segment` from nothing.
+    /// Makes the copy that `meta` says from nothing.
     pub(in crate::store) fn create(
         desk: &mut Desk,
         request: RequestId,
-        segment: SegmentId,
-        base: Offset,
-        epoch: Epoch,
+        meta: Meta,
         expect_full: bool,
     ) -> Self {
-        let meta = Meta::new(segment, base, desk.new_nonce(), epoch);
         let mut copy = Self::new(Meta { born: desk.journal.born(), ..meta });
         let stage = Making::Waits { expect_full };
         let task = Create { request, file: desk.new_file(), recycled: None, stage };

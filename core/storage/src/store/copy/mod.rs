@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 
 use types::Offset;
 
-use self::decide::{Fence, Latch, Seal};
+use self::decide::{Fence, Latch, Rebuilt, Seal};
 use self::lifecycle::{Create, Delete};
 use self::log::Log;
 pub(super) use self::log::Mark;
@@ -80,6 +80,7 @@ enum Task {
     Open(Opening),
     Fence(Fence),
     Seal(Seal),
+    Rebuilt(Rebuilt),
     Latch(Latch),
     Delete(Delete),
 }
@@ -89,7 +90,12 @@ impl Task {
     fn opens(&self) -> bool {
         match self {
             Self::Create(_) | Self::Open(_) => true,
-            Self::Read(_) | Self::Fence(_) | Self::Seal(_) | Self::Latch(_) | Self::Delete(_) => false,
+            Self::Read(_)
+            | Self::Fence(_)
+            | Self::Seal(_)
+            | Self::Rebuilt(_)
+            | Self::Latch(_)
+            | Self::Delete(_) => false,
         }
     }
 }
@@ -202,6 +208,7 @@ impl Copy {
             Request::Verify { .. } => self.start_verify(desk, id),
             Request::Fence { epoch, .. } => self.start_fence(desk, id, epoch),
             Request::Seal { end, at, .. } => self.start_seal(desk, id, end, at),
+            Request::Rebuilt { .. } => self.start_rebuilt(desk, id),
             Request::Latch { reason, .. } => self.start_latch(desk, id, reason),
             Request::Delete { .. } => self.start_delete(desk, id),
             Request::Inspect { .. } => desk.reply(id, Reply::Inspected(self.extent())),
@@ -219,9 +226,11 @@ impl Copy {
             Request::SeekTime { .. } | Request::Verify { .. } => (false, true),
             // What is removed need not be whole.
             Request::Delete { .. } => (true, false),
-            Request::Create { .. } | Request::Fence { .. } | Request::Seal { .. } | Request::Latch { .. } => {
-                (true, true)
-            }
+            Request::Create { .. }
+            | Request::Fence { .. }
+            | Request::Seal { .. }
+            | Request::Rebuilt { .. }
+            | Request::Latch { .. } => (true, true),
         };
         let unanswered = alone && log.is_answering();
         if unanswered || (whole_file && !settled) {
@@ -241,7 +250,10 @@ impl Copy {
         match request {
             Request::Create { .. } | Request::Latch { .. } | Request::Delete { .. } => false,
             // An append to an open log whose file was closed opens it in the same job.
-            Request::Append { .. } | Request::Fence { .. } | Request::Inspect { .. } => !known,
+            Request::Append { .. }
+            | Request::Fence { .. }
+            | Request::Rebuilt { .. }
+            | Request::Inspect { .. } => !known,
             Request::Seal { .. } => self.meta.sealed_at.is_none() && !open,
             Request::Read { .. } | Request::SeekTime { .. } | Request::Verify { .. } => !open,
         }
@@ -257,6 +269,7 @@ impl Copy {
             Task::Open(task) => self.open_done(desk, task, result),
             Task::Fence(task) => self.fence_done(desk, task, result),
             Task::Seal(task) => self.seal_done(desk, task, result),
+            Task::Rebuilt(task) => self.rebuilt_done(desk, &task, result),
             Task::Latch(task) => self.latch_done(desk, task, result),
             Task::Delete(task) => self.delete_done(desk, task, result),
         }

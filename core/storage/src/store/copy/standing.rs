@@ -4,6 +4,7 @@ use types::WallTime;
 
 use super::unread::Identity;
 use super::{Copy, Task};
+use crate::format::meta::Meta;
 use crate::store::{Extent, Gauges, State, Status};
 
 impl Copy {
@@ -28,7 +29,8 @@ impl Copy {
         let last_append =
             self.log.as_ref().map(|log| log.last_time).filter(|time| *time > WallTime::default());
         let last_append = last_append.max(self.meta.sealed_at);
-        Extent { base: self.meta.base, end, bytes, epoch: self.meta.epoch, last_append, state: self.state() }
+        let Meta { base, epoch, rebuilding, .. } = self.meta;
+        Extent { base, end, bytes, epoch, last_append, rebuilding, state: self.state() }
     }
 
     fn state(&self) -> State {

@@ -18,11 +18,12 @@ pub(super) async fn run(args: Status) -> anyhow::Result<()> {
         print::line(&format_args!("{field}{}{}", print::separator(), print::printable(&text)))?;
     }
     let mut table =
-        Table::new(&["NODE", "STATE", "CONNECTED", "VNODES", "PEERS", "CLIENTS", "ATTRIBUTES", "ID"]);
+        Table::new(&["NODE", "STATE", "HEALTH", "CONNECTED", "VNODES", "PEERS", "CLIENTS", "ATTRIBUTES", "ID"]);
     for node in &status.nodes {
         table.row(vec![
             print::name(&node.name),
             node.state.name().to_owned(),
+            node.health.name().to_owned(),
             if node.connected { "yes" } else { "no" }.to_owned(),
             node.vnodes.to_string(),
             print::name(&node.peer),
@@ -92,6 +93,7 @@ fn value(status: &ClusterStatus) -> Value {
             "id": node.node.to_string(),
             "name": print::name(&node.name),
             "state": node.state.name(),
+            "health": node.health.name(),
             "connected": node.connected,
             "vnodes": node.vnodes,
             "peer": print::name(&node.peer),

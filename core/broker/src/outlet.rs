@@ -1,0 +1,458 @@
+//! Records on their way to a range whose primary is another node, or that has none for now.
+//!
+//! Owns, for each such range, the parts of requests that wait to be sent, those that were sent and have no outcome,
+//! and what becomes of them. Does not place records and does not judge who is primary: `place` and `route` do.
+//!
+//! - Parts of one range are sent in the order in which they were accepted, and what was certainly not stored is sent
+//!   again in that order. Once a later part may be stored, an earlier one is not sent any more: it is refused.
+//! - What may have been stored is never sent again.
+//! - A part that goes to a range which took the place of another waits for what was accepted for that one.
+//! - Nothing waits here longer than [`WAIT`]; what is here is counted in the node's load of produce requests.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use metadata::vnode::RangeState;
+use peer::Message;
+use peer::message::part::{Append, AppendReply, Doubt, Refusal};
+use types::{Instant, NodeId, RangeId, RangeSeq, TopicId, limits};
+
+use crate::action::Action;
+use crate::event::AskId;
+use crate::node::Node;
+use crate::place::{Part, Records};
+use crate::produce::{self, Asker};
+use crate::route::Primary;
+use crate::segments::Waiting;
+
+/// How long a part waits for somebody who takes it.
+const WAIT: Duration = Duration::from_secs(10);
+/// How long an answer may take: its receiver may have to open a segment first.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// Pause before something that was refused is tried again, and the least time between two looks at what waits.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Everything that goes elsewhere.
+#[derive(Debug, Default)]
+pub(crate) struct Outlets {
+    ranges: BTreeMap<RangeId, Outlet>,
+    asks: BTreeMap<AskId, RangeId>,
+    loads: BTreeMap<NodeId, Sending>,
+    /// Ranges with something to send.
+    waiting: BTreeSet<RangeId>,
+    /// Number of the next part, in the order of acceptance.
+    next: u64,
+    look_at: Instant,
+}
+
+/// What one node has on its way to it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sending {
+    parts: usize,
+    bytes: usize,
+}
+
+/// One range's.
+#[derive(Debug, Default)]
+struct Outlet {
+    /// In the order of acceptance.
+    queue: VecDeque<Queued>,
+    /// In the order in which they were sent, which is the same.
+    sent: VecDeque<Sent>,
+    sent_bytes: usize,
+    /// Where they went.
+    target: Option<NodeId>,
+    /// The last part that may be stored.
+    stored: Option<u64>,
+    /// Something was refused that is to be sent again: nothing goes before all that was sent has an outcome.
+    refused: bool,
+    /// Nothing is sent before.
+    resume_at: Instant,
+}
+
+#[derive(Debug)]
+struct Queued {
+    number: u64,
+    until: Instant,
+    request: Waiting,
+}
+
+#[derive(Debug)]
+struct Sent {
+    ask: AskId,
+    refused: bool,
+    queued: Queued,
+}
+
+/// What a range's outlet does next.
+enum Next {
+    Nothing,
+    /// Everything goes to the segment that is, or will be, here.
+    Here,
+    Send(NodeId),
+    /// Others took the place of the range, or nobody.
+    PlaceAgain,
+}
+
+impl Queued {
+    fn bytes(&self) -> usize {
+        self.request.records.records.len()
+    }
+}
+
+impl Outlets {
+    /// Whether another node was asked this about records of a client of this one.
+    pub(crate) fn has_asked(&self, ask: AskId) -> bool {
+        self.asks.contains_key(&ask)
+    }
+
+    /// Whether nothing is on its way to anywhere, which costs nothing to ask.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Ranges of a topic with anything here.
+    fn of(&self, topic: TopicId) -> impl Iterator<Item = RangeId> {
+        let all = RangeId { topic, seq: RangeSeq(0) }..=RangeId { topic, seq: RangeSeq(u64::MAX) };
+        self.ranges.range(all).map(|(id, _)| *id)
+    }
+
+    /// Something happened that may let what waits go on.
+    pub(crate) fn look_soon(&mut self, now: Instant) {
+        self.look_at = self.look_at.min(now);
+        for id in &self.waiting {
+            if let Some(outlet) = self.ranges.get_mut(id) {
+                outlet.resume_at = now;
+            }
+        }
+    }
+
+    /// When what waits is to be looked at.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        (!self.waiting.is_empty()).then_some(self.look_at)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn insert(&mut self, id: RangeId, queued: Queued) {
+        let outlet = self.ranges.entry(id).or_default();
+        let at = outlet.queue.partition_point(|other| other.number < queued.number);
+        outlet.queue.insert(at, queued);
+        self.waiting.insert(id);
+    }
+
+    fn remove(&mut self, id: RangeId) -> VecDeque<Queued> {
+        self.waiting.remove(&id);
+        self.ranges.remove(&id).map(|outlet| outlet.queue).unwrap_or_default()
+    }
+
+    fn has_room(&self, id: RangeId, to: NodeId, bytes: usize) -> bool {
+        let (parts, of_range) =
+            self.ranges.get(&id).map_or((0, 0), |outlet| (outlet.sent.len(), outlet.sent_bytes));
+        let load = self.loads.get(&to).copied().unwrap_or_default();
+        let fits = parts < limits::OUTLET_PARTS_MAX
+            && of_range.saturating_add(bytes) <= limits::OUTLET_BYTES_MAX
+            && load.bytes.saturating_add(bytes) <= limits::OUTLET_BYTES_PER_NODE_MAX;
+        // A part that is larger than that must still be possible.
+        fits || (parts == 0 && load.bytes < limits::OUTLET_BYTES_PER_NODE_MAX)
+    }
+
+    fn send(&mut self, id: RangeId, to: NodeId, ask: AskId) -> Option<Append> {
+        let outlet = self.ranges.get_mut(&id)?;
+        let queued = outlet.queue.pop_front()?;
+        let bytes = queued.bytes();
+        let Records { records, count, crc } = queued.request.records.clone();
+        outlet.target = Some(to);
+        outlet.sent_bytes += bytes;
+        outlet.sent.push_back(Sent { ask, refused: false, queued });
+        if outlet.queue.is_empty() {
+            self.waiting.remove(&id);
+        }
+        let load = self.loads.entry(to).or_default();
+        load.parts += 1;
+        load.bytes += bytes;
+        self.asks.insert(ask, id);
+        Some(Append { range: id, count, crc, records })
+    }
+
+    /// What is answered, with the range and its place among what was sent.
+    fn answered(&mut self, ask: AskId) -> Option<(RangeId, usize)> {
+        let id = self.asks.remove(&ask)?;
+        let outlet = self.ranges.get(&id)?;
+        let at = outlet.sent.iter().position(|sent| sent.ask == ask)?;
+        let bytes = outlet.sent[at].queued.bytes();
+        if let Some(to) = outlet.target
+            && let Some(load) = self.loads.get_mut(&to)
+        {
+            load.parts -= 1;
+            load.bytes -= bytes;
+            if load.parts == 0 {
+                self.loads.remove(&to);
+            }
+        }
+        Some((id, at))
+    }
+
+    /// Takes out what has waited too long.
+    fn take_due(&mut self, now: Instant) -> Vec<Queued> {
+        let mut due = Vec::new();
+        let ids: Vec<RangeId> = self.waiting.iter().copied().collect();
+        for id in ids {
+            let Some(outlet) = self.ranges.get_mut(&id) else { continue };
+            for queued in std::mem::take(&mut outlet.queue) {
+                if queued.until <= now { due.push(queued) } else { outlet.queue.push_back(queued) }
+            }
+            if outlet.queue.is_empty() {
+                self.waiting.remove(&id);
+                if outlet.sent.is_empty() {
+                    self.ranges.remove(&id);
+                }
+            }
+        }
+        due
+    }
+}
+
+impl Outlet {
+    fn take_sent(&mut self, at: usize) -> Option<Queued> {
+        let sent = self.sent.remove(at)?;
+        self.sent_bytes -= sent.queued.bytes();
+        Some(sent.queued)
+    }
+
+    /// Everything up to `number` may be behind something that is stored: what was refused of it is given up.
+    fn stored_up_to(&mut self, number: u64) -> Vec<Queued> {
+        self.stored = self.stored.max(Some(number));
+        let mut given_up = Vec::new();
+        while let Some(at) = self.sent.iter().position(|sent| sent.refused && sent.queued.number < number) {
+            given_up.extend(self.take_sent(at));
+        }
+        given_up
+    }
+
+    /// Once everything that was sent has an outcome, what was refused is the first to be sent again.
+    fn take_back(&mut self, resume_at: Instant) {
+        if !self.refused || self.sent.iter().any(|sent| !sent.refused) {
+            return;
+        }
+        self.refused = false;
+        self.resume_at = resume_at;
+        self.sent_bytes = 0;
+        while let Some(sent) = self.sent.pop_back() {
+            self.queue.push_front(sent.queued);
+        }
+    }
+}
+
+impl Node {
+    /// Whether a part of a range must go behind what is here already.
+    pub(crate) fn goes_by_outlet(&self, id: RangeId) -> bool {
+        !self.outlets.is_empty() && (self.outlets.ranges.contains_key(&id) || self.is_behind_outlet(id))
+    }
+
+    /// Whether records of the topic wait here for a range that was replaced: they were accepted earlier.
+    fn is_behind_outlet(&self, id: RangeId) -> bool {
+        let vnode = self.core.meta.of(id.topic);
+        let is_active = |id: RangeId| vnode.range(id).is_some_and(|range| range.state == RangeState::Active);
+        self.outlets.of(id.topic).any(|other| other != id && !is_active(other))
+    }
+
+    /// Takes a counted part for a range that is not this node's.
+    pub(crate) fn send_out(&mut self, id: RangeId, request: Waiting) {
+        let (number, until) = (self.outlets.number(), self.core.now.plus(WAIT));
+        self.outlets.insert(id, Queued { number, until, request });
+        self.outlet_on(id);
+    }
+
+    /// What waits here for a range that another node turned out to be primary of goes there.
+    pub(crate) fn place_waiting_again(&mut self, id: RangeId) {
+        let Some(range) = self.ranges.get_mut(&id) else { return };
+        for request in std::mem::take(&mut range.waiting) {
+            match request.asker {
+                Asker::Client(_) => self.send_out(id, request),
+                // Whoever has placed it finds out for itself.
+                Asker::Peer { .. } => self.append_again(id.topic, request),
+            }
+        }
+    }
+
+    /// Does what can be done about what waits for one range.
+    fn outlet_on(&mut self, id: RangeId) {
+        loop {
+            match self.outlet_next(id) {
+                Next::Nothing => return,
+                Next::Here => {
+                    self.know_range(id);
+                    for queued in self.outlets.remove(id) {
+                        self.append_to(id, queued.request);
+                    }
+                    return;
+                }
+                Next::PlaceAgain => return self.outlet_replaced(id),
+                Next::Send(to) => self.outlet_send(id, to),
+            }
+        }
+    }
+
+    fn outlet_next(&self, id: RangeId) -> Next {
+        let Some(outlet) = self.outlets.ranges.get(&id) else { return Next::Nothing };
+        let Some(first) = outlet.queue.front() else { return Next::Nothing };
+        let is_settled = outlet.sent.is_empty();
+        if outlet.resume_at > self.core.now || (outlet.refused && !is_settled) {
+            return Next::Nothing;
+        }
+        let state = self.core.meta.of(id.topic).range(id).map(|range| range.state);
+        match (state, self.primary_of(id)) {
+            (None | Some(RangeState::Replaced | RangeState::Sealed), _) if is_settled => Next::PlaceAgain,
+            (None | Some(RangeState::Replaced | RangeState::Sealed), _) => Next::Nothing,
+            (Some(RangeState::Active), _) if self.is_behind_outlet(id) => Next::Nothing,
+            (Some(RangeState::Active), Primary::Here) if is_settled => Next::Here,
+            (Some(RangeState::Active), Primary::At(node)) => {
+                let may = is_settled || outlet.target == Some(node);
+                let sends = may
+                    && self.core.liveness.is_up(node)
+                    && self.outlets.has_room(id, node, first.bytes());
+                if sends { Next::Send(node) } else { Next::Nothing }
+            }
+            (Some(RangeState::Active), Primary::Here | Primary::Nobody) => Next::Nothing,
+        }
+    }
+
+    fn outlet_send(&mut self, id: RangeId, to: NodeId) {
+        let first = self.outlets.ranges.get(&id).and_then(|outlet| outlet.queue.front());
+        if first.is_some_and(|first| first.bytes() > limits::COPY_FRAME_BYTES_MAX) {
+            let outlet = self.outlets.ranges.get_mut(&id);
+            let too_large = outlet.and_then(|outlet| outlet.queue.pop_front());
+            self.outlet_tidy(id);
+            return self.give_up(too_large, produce::Error::TooLarge);
+        }
+        let ask = self.core.meta.ask_id();
+        if let Some(append) = self.outlets.send(id, to, ask) {
+            let message = Message::Append(append);
+            self.core.out.push(Action::Ask { to, ask, message, within: ANSWER_WITHIN });
+        }
+    }
+
+    /// Others took the place of a range and everything that was sent to it has an outcome.
+    fn outlet_replaced(&mut self, id: RangeId) {
+        let mut ranges = BTreeSet::new();
+        for Queued { number, until, request } in self.outlets.remove(id) {
+            let Waiting { asker, records } = request;
+            let (bytes, count) = (records.records.len(), records.count);
+            match self.place_records(id.topic, records) {
+                Ok(parts) => {
+                    self.load.part(asker, count, parts.len());
+                    for Part { range, records, count, crc } in parts {
+                        let request = Waiting { asker, records: Records { records, count, crc } };
+                        self.outlets.insert(range, Queued { number, until, request });
+                        ranges.insert(range);
+                    }
+                }
+                Err(error) => self.produced(asker, bytes, Err(error.into())),
+            }
+        }
+        // What was accepted later for these waits for it no longer, either.
+        ranges.extend(self.outlets.of(id.topic));
+        for range in ranges {
+            self.outlet_on(range);
+        }
+    }
+
+    /// A node answered what it was sent, or will not.
+    pub(crate) fn outlet_answered(&mut self, ask: AskId, reply: Option<AppendReply>) {
+        let Some((id, at)) = self.outlets.answered(ask) else { return };
+        let resume_at = self.core.now.plus(LOOK_EVERY);
+        let Some(outlet) = self.outlets.ranges.get_mut(&id) else { return };
+        let number = outlet.sent[at].queued.number;
+        let is_late = outlet.stored > Some(number);
+        let mut given_up = Vec::new();
+        let outcome = match reply {
+            Some(AppendReply::Stored { count }) => {
+                let all = count == outlet.sent[at].queued.request.records.count;
+                given_up = outlet.stored_up_to(number);
+                Some(if all { Ok(count) } else { Err(produce::Error::Storage) })
+            }
+            // It may be stored: what was accepted before it must not come behind it.
+            Some(AppendReply::Unknown(Doubt::Storage)) => {
+                given_up = outlet.stored_up_to(number);
+                Some(Err(produce::Error::Storage))
+            }
+            Some(AppendReply::Unknown(Doubt::Timeout)) | None => {
+                given_up = outlet.stored_up_to(number);
+                Some(Err(produce::Error::Unanswered))
+            }
+            Some(AppendReply::NotStored(Refusal::Overloaded)) => Some(Err(produce::Error::Overloaded)),
+            Some(AppendReply::NotStored(_)) if is_late => Some(Err(produce::Error::Unavailable)),
+            Some(AppendReply::NotStored(
+                Refusal::NotPrimary { .. }
+                | Refusal::Sealed
+                | Refusal::NoSuchTopic
+                | Refusal::Unroutable
+                | Refusal::Unavailable,
+            )) => {
+                outlet.sent[at].refused = true;
+                outlet.refused = true;
+                None
+            }
+        };
+        let settled = outcome.and_then(|outcome| Some((outlet.take_sent(at)?, outcome)));
+        outlet.take_back(resume_at);
+        self.outlet_tidy(id);
+        for earlier in given_up {
+            self.give_up(Some(earlier), produce::Error::Unavailable);
+        }
+        if let Some((queued, outcome)) = settled {
+            self.produced(queued.request.asker, queued.bytes(), outcome);
+        }
+        self.outlet_on(id);
+    }
+
+    fn give_up(&mut self, queued: Option<Queued>, error: produce::Error) {
+        if let Some(queued) = queued {
+            self.produced(queued.request.asker, queued.bytes(), Err(error));
+        }
+    }
+
+    /// An outlet with nothing in it is none; one with something to send is looked at.
+    fn outlet_tidy(&mut self, id: RangeId) {
+        let Some(outlet) = self.outlets.ranges.get(&id) else { return };
+        if !outlet.queue.is_empty() {
+            self.outlets.waiting.insert(id);
+            return;
+        }
+        self.outlets.waiting.remove(&id);
+        if outlet.sent.is_empty() {
+            self.outlets.ranges.remove(&id);
+            // What was accepted for the ranges that took its place may go.
+            self.outlets.look_soon(self.core.now);
+        }
+    }
+
+    /// The connection to a node is another one, or none: nothing sent over the last one is answered.
+    pub(crate) fn outlets_parted(&mut self, node: NodeId) {
+        let there = |id: &RangeId| self.outlets.ranges.get(id).is_some_and(|o| o.target == Some(node));
+        let lost: Vec<AskId> =
+            self.outlets.asks.iter().filter(|(_, id)| there(id)).map(|(ask, _)| *ask).collect();
+        for ask in lost {
+            self.outlet_answered(ask, None);
+        }
+    }
+
+    /// Looks at everything that waits, now and then and when something changed.
+    pub(crate) fn keep_outlets(&mut self) {
+        let now = self.core.now;
+        if self.outlets.waiting.is_empty() || self.outlets.look_at > now {
+            return;
+        }
+        self.outlets.look_at = now.plus(LOOK_EVERY);
+        for queued in self.outlets.take_due(now) {
+            self.give_up(Some(queued), produce::Error::Unavailable);
+        }
+        for id in self.outlets.waiting.iter().copied().collect::<Vec<_>>() {
+            self.outlet_on(id);
+        }
+    }
+}

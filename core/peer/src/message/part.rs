@@ -1,0 +1,226 @@
+//! What the node of a client asks of the primary of a range: to append records, and to be told how far readers may go.
+//!
+//! Owns these words and their bytes. Records are opaque here.
+//!
+//! ```text
+//! append       = range count:u32 crc:u32 records:blob
+//! append_reply = 0 count:u32 | 1 refusal | 2 doubt:u8
+//! refusal      = 0 hint:opt<u128> | 1 | 2 | 3 | 4 | 5
+//! watch        = segment known:u64 wait_ms:u32
+//! watch_reply  = 0 end:u64 | 1 | 2 hint:opt<u128> | 3
+//! range        = topic:u128 seq:u64
+//! ```
+
+use bytes::{BufMut, Bytes};
+use types::codec::{Error as Bad, Reader, Writer};
+use types::{NodeId, Offset, RangeId, SegmentId};
+
+use super::copy::{offset, put_range, put_segment, range, segment};
+use crate::hello::{opt_u128, put_opt_u128};
+use crate::rope::Rope;
+
+/// Records of one request that go to one range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Append {
+    /// The range.
+    pub range: RangeId,
+    /// How many; at least 1.
+    pub count: u32,
+    /// CRC-32 over `records`, with no seed.
+    pub crc: u32,
+    /// In wire encoding, back to back.
+    pub records: Bytes,
+}
+
+/// What became of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendReply {
+    /// They are durable on a quorum.
+    Stored {
+        /// How many.
+        count: u32,
+    },
+    /// Certainly none of them was stored, and none will be.
+    NotStored(Refusal),
+    /// They may be stored, now or later, or never.
+    Unknown(Doubt),
+}
+
+/// Why nothing was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The receiver is not the primary of the range.
+    NotPrimary {
+        /// Who is, as far as it knows.
+        hint: Option<NodeId>,
+    },
+    /// The range takes no more records.
+    Sealed,
+    /// There is no such range.
+    NoSuchTopic,
+    /// No range takes the records.
+    Unroutable,
+    /// There is too much to do.
+    Overloaded,
+    /// No segment could be opened.
+    Unavailable,
+}
+
+/// Why nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// A copy or its disk failed.
+    Storage,
+    /// No quorum answered in time.
+    Timeout,
+}
+
+/// Asks how far readers may go in a segment that takes records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// The segment.
+    pub segment: SegmentId,
+    /// Exclusive end that is known already: answered once there is more.
+    pub known: Offset,
+    /// How long to wait for that, milliseconds.
+    pub wait_ms: u32,
+}
+
+/// How far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchReply {
+    /// So far; not further than was known when nothing came for as long as the asker would wait.
+    Committed {
+        /// Exclusive.
+        end: Offset,
+    },
+    /// The segment takes no more records: the tables tell, or will tell, where it ends.
+    Ended,
+    /// The receiver is not the primary of it.
+    NotPrimary {
+        /// Who is, as far as it knows.
+        hint: Option<NodeId>,
+    },
+    /// There is too much to do.
+    Overloaded,
+}
+
+/// A number by which what concerns one range falls on one stream.
+pub(super) fn lane(range: RangeId) -> u64 {
+    (range.topic.0 as u64).wrapping_add((range.topic.0 >> 64) as u64).wrapping_add(range.seq.0)
+}
+
+impl Append {
+    pub(super) fn encode(&self, out: &mut Rope) {
+        let fields = out.fields();
+        put_range(fields, self.range);
+        fields.put_u32(self.count);
+        fields.put_u32(self.crc);
+        fields.put_count(self.records.len());
+        out.link(self.records.clone());
+    }
+
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, Bad> {
+        let range = range(reader)?;
+        let (count, crc, records) = (reader.u32()?, reader.u32()?, reader.blob()?);
+        if count == 0 {
+            return Err(Bad::Invalid("records of nothing"));
+        }
+        Ok(Self { range, count, crc, records })
+    }
+}
+
+impl AppendReply {
+    pub(super) fn encode(self, out: &mut Rope) {
+        let fields = out.fields();
+        match self {
+            Self::Stored { count } => {
+                fields.put_u8(0);
+                fields.put_u32(count);
+            }
+            Self::NotStored(refusal) => {
+                fields.put_u8(1);
+                match refusal {
+                    Refusal::NotPrimary { hint } => {
+                        fields.put_u8(0);
+                        put_opt_u128(fields, hint.map(|node| node.0));
+                    }
+                    Refusal::Sealed => fields.put_u8(1),
+                    Refusal::NoSuchTopic => fields.put_u8(2),
+                    Refusal::Unroutable => fields.put_u8(3),
+                    Refusal::Overloaded => fields.put_u8(4),
+                    Refusal::Unavailable => fields.put_u8(5),
+                }
+            }
+            Self::Unknown(doubt) => {
+                fields.put_u8(2);
+                fields.put_u8(match doubt {
+                    Doubt::Storage => 0,
+                    Doubt::Timeout => 1,
+                });
+            }
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, Bad> {
+        Ok(match reader.u8()? {
+            0 => Self::Stored { count: reader.u32()? },
+            1 => Self::NotStored(match reader.u8()? {
+                0 => Refusal::NotPrimary { hint: opt_u128(reader)?.map(NodeId) },
+                1 => Refusal::Sealed,
+                2 => Refusal::NoSuchTopic,
+                3 => Refusal::Unroutable,
+                4 => Refusal::Overloaded,
+                5 => Refusal::Unavailable,
+                _ => return Err(Bad::Invalid("a refusal")),
+            }),
+            2 => Self::Unknown(match reader.u8()? {
+                0 => Doubt::Storage,
+                1 => Doubt::Timeout,
+                _ => return Err(Bad::Invalid("a doubt")),
+            }),
+            _ => return Err(Bad::Invalid("an outcome")),
+        })
+    }
+}
+
+impl Watch {
+    pub(super) fn encode(self, out: &mut Rope) {
+        let fields = out.fields();
+        put_segment(fields, self.segment);
+        fields.put_u64(self.known.0);
+        fields.put_u32(self.wait_ms);
+    }
+
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, Bad> {
+        Ok(Self { segment: segment(reader)?, known: offset(reader)?, wait_ms: reader.u32()? })
+    }
+}
+
+impl WatchReply {
+    pub(super) fn encode(self, out: &mut Rope) {
+        let fields = out.fields();
+        match self {
+            Self::Committed { end } => {
+                fields.put_u8(0);
+                fields.put_u64(end.0);
+            }
+            Self::Ended => fields.put_u8(1),
+            Self::NotPrimary { hint } => {
+                fields.put_u8(2);
+                put_opt_u128(fields, hint.map(|node| node.0));
+            }
+            Self::Overloaded => fields.put_u8(3),
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, Bad> {
+        Ok(match reader.u8()? {
+            0 => Self::Committed { end: offset(reader)? },
+            1 => Self::Ended,
+            2 => Self::NotPrimary { hint: opt_u128(reader)?.map(NodeId) },
+            3 => Self::Overloaded,
+            _ => return Err(Bad::Invalid("an outcome")),
+        })
+    }
+}

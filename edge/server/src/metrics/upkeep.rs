@@ -1,0 +1,129 @@
+//! What retention, the search for orphans and the scrub have done.
+
+use broker::upkeep::{Notice, Origin, Refused, Scrubbed};
+use prometheus::{Histogram, IntCounter, IntCounterVec};
+
+use super::Maker;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct UpkeepSeries {
+    sweep_seconds: Histogram,
+    sweeps_skipped: IntCounter,
+    expired: IntCounter,
+    expired_bytes: IntCounter,
+    refused: IntCounterVec,
+    unresolved: IntCounter,
+    skips: IntCounterVec,
+    skipped: IntCounterVec,
+    left: IntCounter,
+    orphans: IntCounter,
+    scrubbed: IntCounterVec,
+    damaged: IntCounter,
+}
+
+impl UpkeepSeries {
+    pub(super) fn new(make: &Maker<'_>) -> Self {
+        let skip_labels = ["reader", "origin", "span"];
+        let series = Self {
+            sweep_seconds: make.seconds(
+                "malachi_retention_sweep_duration_seconds",
+                "Retention sweeps over the vnodes this node leads; one that does not know which policies hold is not counted",
+            ),
+            sweeps_skipped: make.counter(
+                "malachi_retention_sweeps_skipped_total",
+                "Retention sweeps given up because it could not be learnt which policies hold",
+            ),
+            expired: make.counter("malachi_retention_segments_expired_total", "Segments expired"),
+            expired_bytes: make.counter("malachi_retention_bytes_expired_total", "Their bytes"),
+            refused: make.counters(
+                "malachi_retention_expire_failures_total",
+                "Segments the metadata did not forget, by why; tried again with the next sweep",
+                &["reply"],
+            ),
+            unresolved: make.counter(
+                "malachi_retention_unresolved_policy_sweeps_total",
+                "Topics met by a sweep whose policy nothing defines",
+            ),
+            skips: make.counters(
+                "malachi_retention_skips_total",
+                "Readers moved up over expired records; with origin `cursor` they lost some",
+                &skip_labels,
+            ),
+            skipped: make.counters(
+                "malachi_retention_offsets_skipped_total",
+                "Offsets they were moved over; with span `upper_bound` a reader of a slice would have been given fewer",
+                &skip_labels,
+            ),
+            left: make.counter(
+                "malachi_retention_orphan_directories_left_total",
+                "Copies of expired segments on nodes that could not be reached then",
+            ),
+            orphans: make.counter(
+                "malachi_retention_orphan_directories_removed_total",
+                "Copies that no topic listed and that were removed",
+            ),
+            scrubbed: make.counters(
+                "malachi_storage_scrub_segments_total",
+                "Sealed copies verified, by what came of it",
+                &["result"],
+            ),
+            damaged: make.counter(
+                "malachi_storage_integrity_failures_total",
+                "Sealed copies found not to be what was recorded of them",
+            ),
+        };
+        // A series that appears with the first failure cannot be watched for it.
+        for result in [Scrubbed::Verified, Scrubbed::Repaired, Scrubbed::Damaged, Scrubbed::Unrepairable] {
+            series.scrubbed.with_label_values(&[result_label(result)]).reset();
+        }
+        series
+    }
+
+    /// Counts one notice.
+    pub(crate) fn count(&self, notice: &Notice) {
+        match notice {
+            Notice::SegmentExpired { bytes, copies_left, .. } => {
+                self.expired.inc();
+                self.expired_bytes.inc_by(*bytes);
+                self.left.inc_by(*copies_left as u64);
+            }
+            Notice::ExpiryRefused { reply, .. } => {
+                let reply = match reply {
+                    Refused::Migrating => "migrating",
+                    Refused::Other => "other",
+                };
+                self.refused.with_label_values(&[reply]).inc();
+            }
+            Notice::RetentionSkipped => self.sweeps_skipped.inc(),
+            Notice::RetentionSwept { took } => self.sweep_seconds.observe(took.as_secs_f64()),
+            Notice::PolicyUnresolved { .. } => self.unresolved.inc(),
+            Notice::Scrubbed { result, .. } => {
+                self.scrubbed.with_label_values(&[result_label(*result)]).inc();
+            }
+            Notice::CopyDamaged { .. } => self.damaged.inc(),
+            Notice::OrphanRemoved { .. } => self.orphans.inc(),
+            Notice::OrphanSweepSkipped { .. } => {}
+            Notice::Skipped { group, offsets, origin, exact, .. } => {
+                let reader = if group.is_some() { "group" } else { "none" };
+                let origin = match origin {
+                    Origin::Cursor => "cursor",
+                    Origin::Start => "start",
+                };
+                let labels = [reader, origin, if *exact { "exact" } else { "upper_bound" }];
+                self.skips.with_label_values(&labels).inc();
+                self.skipped.with_label_values(&labels).inc_by(*offsets);
+            }
+        }
+    }
+}
+
+fn result_label(result: Scrubbed) -> &'static str {
+    match result {
+        Scrubbed::Verified => "verified",
+        Scrubbed::Repaired => "repaired",
+        Scrubbed::Damaged => "damaged",
+        Scrubbed::Unrepairable => "unrepairable",
+        Scrubbed::Skipped => "skipped",
+    }
+}

@@ -1,0 +1,201 @@
+//! What is on disks at moments that matter, whatever anybody says.
+//!
+//! - INV-1, INV-2: when a client is told that a record is stored, so many disks hold it that all power may go;
+//! - INV-8, INV-9: two copies of a segment hold the same batches where both hold any, without a gap;
+//! - INV-19, INV-29: see [`super::tables`];
+//! - INV-34, INV-35: in the end each sealed segment is on as many nodes as it shall be, whole, the same on each.
+//!
+//! A disk that was damaged on purpose is excused for the copies that were damaged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use metadata::vnode::{Segment, Vnode};
+use rand::Rng;
+use types::quorum::{ack_count, seal_count};
+use types::{NodeId, SegmentId, TopicName, VnodeId};
+
+use super::model::{Name, shown};
+use super::platter::{self, Held};
+use crate::cluster::world::World;
+use crate::disk::SimDisk;
+use crate::invariants::{Violation, inv_01, inv_08, inv_19, inv_29, inv_35};
+
+/// What every node's disk holds.
+pub(super) type Disks = BTreeMap<NodeId, BTreeMap<SegmentId, Held>>;
+
+impl World {
+    /// What would be left if all power went now.
+    pub(super) fn disks(&self) -> Result<Disks, Violation> {
+        let held = |(id, disk): (NodeId, &SimDisk)| Ok((id, platter::held(disk)?));
+        self.nodes.iter().map(|(id, node)| held((*id, &node.disks[0]))).collect()
+    }
+
+    /// The tables of the vnode that owns a topic, of whoever is furthest there.
+    pub(super) fn tables_of(&self, topic: &str) -> Option<&Vnode> {
+        let name = TopicName::new(topic.as_bytes()).ok()?;
+        // A topic that moves is on two of them for a while.
+        let lists = |tables: &&Vnode| tables.topic_by_name(&name).is_some() && tables.owns(&name);
+        self.furthest_tables().into_iter().find(lists)
+    }
+
+    /// The tables of every vnode, of whoever is furthest there.
+    pub(super) fn furthest_tables(&self) -> Vec<&Vnode> {
+        let mut furthest: BTreeMap<VnodeId, &Vnode> = BTreeMap::new();
+        for (id, node) in &self.nodes {
+            let Some(process) = &node.process else { continue };
+            for group in self.groups_of(*id) {
+                let Some(tables) = process.node.vnode_tables(group) else { continue };
+                let known = furthest.entry(group).or_insert(tables);
+                if known.applied() < tables.applied() {
+                    *known = tables;
+                }
+            }
+        }
+        furthest.into_values().collect()
+    }
+
+    /// Some acknowledgements are looked up on the disks.
+    pub(super) fn audit_acknowledged(&mut self, request: u64) -> Result<(), Violation> {
+        let Some(mix) = self.records.mix else { return Ok(()) };
+        if !self.records.rng.random_ratio(1, mix.audits) {
+            return Ok(());
+        }
+        let disks = self.disks()?;
+        alike(&disks)?;
+        self.forgive(&disks);
+        let held = holders(&disks)?;
+        let nobody = BTreeMap::new();
+        let count = u32::try_from(self.records.model.count(request)).unwrap_or(u32::MAX);
+        for index in 0..count {
+            let name = (request, index);
+            let found = held.get(&name).unwrap_or(&nobody);
+            let enough = found.iter().any(|(segment, nodes)| {
+                let replicas = self.records.known.replicas_of(*segment);
+                let gone = replicas.iter().filter(|id| self.is_excused(**id, *segment));
+                !replicas.is_empty() && nodes.len() + gone.count() >= ack_count(replicas.len())
+            });
+            inv_01::on_a_quorum(shown(name), enough, || format!("{found:?}"))?;
+        }
+        self.summary.audits += 1;
+        Ok(())
+    }
+
+    /// Whether a copy may lack what it should hold: its node lost everything, or it was damaged on purpose.
+    pub(super) fn is_excused(&self, id: NodeId, segment: SegmentId) -> bool {
+        !self.nodes.contains_key(&id) || self.records.harmed.contains(&(id, segment))
+    }
+
+    /// A copy that was damaged is as it shall be again.
+    fn forgive(&mut self, disks: &Disks) {
+        let known = &self.records.known;
+        self.records.harmed.retain(|(id, segment)| {
+            let held = disks.get(id).and_then(|disk| disk.get(segment));
+            let end = known.end_of(*segment);
+            let is_whole = |held: &Held| held.is_intact() && end == Some(held.extent.end);
+            !held.is_some_and(is_whole)
+        });
+    }
+
+    /// A seal was recorded.
+    pub(super) fn audit_seal(&mut self, segment: SegmentId, listed: &Segment) -> Result<(), Violation> {
+        if self.records.mix.is_none() {
+            return Ok(());
+        }
+        let Some(end) = listed.end() else { return Ok(()) };
+        let mut whole = 0;
+        for id in &listed.replicas {
+            let Some(node) = self.nodes.get(id) else {
+                whole += 1;
+                continue;
+            };
+            let held = platter::held(&node.disks[0])?;
+            let is_whole = held.get(&segment).is_some_and(|held| held.is_intact() && held.extent.end >= end);
+            whole += usize::from(is_whole || self.is_excused(*id, segment));
+        }
+        self.summary.audits += 1;
+        inv_19::held(segment, end, whole, seal_count(listed.replicas.len()))
+    }
+
+    /// Copies were taken into the set of a sealed segment.
+    pub(super) fn audit_joined(
+        &mut self,
+        segment: SegmentId,
+        listed: &Segment,
+        joined: &[NodeId],
+    ) -> Result<(), Violation> {
+        if self.records.mix.is_none() {
+            return Ok(());
+        }
+        let Some(end) = listed.end() else { return Ok(()) };
+        for id in joined {
+            let Some(node) = self.nodes.get(id) else { continue };
+            let held = platter::held(&node.disks[0])?;
+            let is_whole = held.get(&segment).is_some_and(|held| held.is_intact() && held.extent.end == end);
+            inv_29::complete(segment, *id, is_whole || self.is_excused(*id, segment))?;
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the copies of sealed segments, `None` when nothing is.
+    pub(super) fn unsettled(&self, factor: usize) -> Result<Option<String>, Violation> {
+        let disks = self.disks()?;
+        alike(&disks)?;
+        let wanted = factor.min(self.nodes.len());
+        for topic in &self.records.topics {
+            let Some(tables) = self.tables_of(topic) else { continue };
+            for (segment, listed) in tables.segments() {
+                let Some(end) = listed.end() else { continue };
+                if listed.replicas.len() < wanted {
+                    let replicas = &listed.replicas;
+                    return Ok(Some(format!("{segment} is on {replicas:?}, {wanted} of {factor} are wanted")));
+                }
+                for id in &listed.replicas {
+                    let held = disks.get(id).and_then(|disk| disk.get(&segment));
+                    if let Some(what) = inv_35::settled(held.map(|held| &held.extent), end) {
+                        let (replicas, harmed) = (&listed.replicas, &self.records.harmed);
+                        let harmed = harmed.contains(&(*id, segment));
+                        return Ok(Some(format!(
+                            "{segment} of {replicas:?} on node {id}, sealed at {end}, harmed {harmed}: {what}"
+                        )));
+                    }
+                    if held.is_some_and(|held| held.is_damaged) {
+                        return Ok(Some(format!("{segment} on node {id} is damaged")));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Who holds which record, in which segments.
+fn holders(disks: &Disks) -> Result<BTreeMap<Name, BTreeMap<SegmentId, BTreeSet<NodeId>>>, Violation> {
+    let mut all: BTreeMap<Name, BTreeMap<SegmentId, BTreeSet<NodeId>>> = BTreeMap::new();
+    for (id, disk) in disks {
+        for (segment, held) in disk {
+            for name in held.names()? {
+                all.entry(name).or_default().entry(*segment).or_default().insert(*id);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Judges all copies against each other.
+fn alike(disks: &Disks) -> Result<(), Violation> {
+    let mut first: BTreeMap<SegmentId, (NodeId, &Held)> = BTreeMap::new();
+    for (id, disk) in disks {
+        for (segment, held) in disk {
+            inv_08::gapless(*segment, *id, held.extent.base, &held.batches)?;
+            match first.get(segment) {
+                Some((other, before)) => inv_08::same(*segment, (*other, &before.batches), (*id, &held.batches))?,
+                None => {}
+            }
+            let is_longer = first.get(segment).is_none_or(|(_, other)| other.batches.len() < held.batches.len());
+            if is_longer {
+                first.insert(*segment, (*id, held));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! Records in a cluster: clients write and read them on any node while everything goes wrong, and nothing that was
+//! acknowledged or read may ever be missing.
+//!
+//! Owns the clients ([`produce`], [`consume`]), what they were told ([`model`]), and the judges of what the tables say
+//! ([`tables`]) and of what disks would hold if all power went now ([`platter`], [`audit`]). The world around it, its
+//! faults and its people are the cluster's. Topics of records are made here and are neither sealed nor removed, so that
+//! whatever was acknowledged is due in the end.
+//!
+//! - Everything of it is drawn from a stream of its own: a run without records is as it was.
+//! - No judge looks at what the product keeps in memory, but for the tables, which are compared elsewhere.
+
+mod audit;
+mod consume;
+mod damage;
+mod heal;
+mod model;
+mod platter;
+mod produce;
+mod tables;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use broker::{Config, Event, Reply, Request, RequestId};
+use bytes::Bytes;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use types::{NodeId, SegmentId};
+
+use super::client::Op;
+use super::node::ADMIN;
+use super::world::{Happening, World};
+use super::{Failure, Options, Summary, tell};
+use crate::invariants::{Violation, ensure};
+
+use self::consume::Reader;
+use self::model::Model;
+use self::produce::Producer;
+use self::tables::Known;
+
+/// How long a process that runs may take to answer beside what it was asked to wait, microseconds.
+const PATIENCE: u64 = 60_000_000;
+
+/// What is the same for all nodes of one run.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    /// Copies of a segment.
+    factor: usize,
+    segment_bytes: u64,
+    segment_age: Option<Duration>,
+    tail_cache_bytes: usize,
+    journal_bytes: u64,
+    open_copies_max: usize,
+    /// One acknowledgement in so many is looked up on the disks.
+    audits: u32,
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Produce { producer: usize, request: u64 },
+    Fetch { reader: usize },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    asked: Asked,
+    at: u64,
+    wait_ms: u32,
+}
+
+/// See the module.
+pub(super) struct Records {
+    mix: Option<Mix>,
+    rng: SmallRng,
+    topics: Vec<String>,
+    model: Model,
+    producers: Vec<Producer>,
+    readers: Vec<Reader>,
+    waiting: BTreeMap<(NodeId, RequestId), Waiting>,
+    known: Known,
+    /// Copies that were damaged on purpose and not found whole since.
+    harmed: BTreeSet<(NodeId, SegmentId)>,
+    /// Nothing new is written any more.
+    is_over: bool,
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        Self {
+            mix: None,
+            rng: SmallRng::seed_from_u64(0),
+            topics: Vec::new(),
+            model: Model::default(),
+            producers: Vec::new(),
+            readers: Vec::new(),
+            waiting: BTreeMap::new(),
+            known: Known::default(),
+            harmed: BTreeSet::new(),
+            is_over: false,
+        }
+    }
+}
+
+impl Records {
+    fn new(seed: u64) -> Self {
+        let mut rng = SmallRng::seed_from_u64(seed ^ 0x7265_636f_7264_7300);
+        let mix = Mix {
+            factor: [1, 2, 3, 3, 3, 3, 5][rng.random_range(0..7)],
+            segment_bytes: [400, 1500, 6000, 20_000][rng.random_range(0..4)],
+            segment_age: rng.random_bool(0.3).then(|| Duration::from_secs(rng.random_range(2..15))),
+            tail_cache_bytes: [0, 600, 1 << 20][rng.random_range(0..3)],
+            journal_bytes: [0, 8000, 100_000][rng.random_range(0..3)],
+            open_copies_max: rng.random_range(2..8),
+            audits: 12,
+        };
+        let topics: Vec<String> = (0..rng.random_range(1..4)).map(|at| format!("r{at}")).collect();
+        let producers = (0..rng.random_range(2..6)).map(|at| Producer::new(at, topics.len(), &mut rng));
+        let producers = producers.collect();
+        let readers = (0..rng.random_range(2..6)).map(|_| Reader::new(rng.random_range(0..topics.len())));
+        let readers = readers.collect();
+        Self { mix: Some(mix), rng, topics, producers, readers, ..Self::default() }
+    }
+
+    /// Whether there are any.
+    pub(super) fn is_on(&self) -> bool {
+        self.mix.is_some()
+    }
+
+    /// What a node is told.
+    pub(super) fn configure(&self, config: &mut Config) {
+        let Some(mix) = self.mix else { return };
+        config.segment_replicas = mix.factor;
+        config.segment_bytes = mix.segment_bytes;
+        config.segment_age = mix.segment_age;
+        config.store.tail_cache_bytes = mix.tail_cache_bytes;
+        config.store.journal_bytes = mix.journal_bytes;
+        config.store.journal_copies_min = 1;
+        config.store.journal_part_bytes_max = 2000;
+        config.store.open_copies_max = mix.open_copies_max;
+        config.store.recycled_files_max = 2;
+        config.store.recycled_bytes_min = 100;
+        config.store.spare_files_max = 1;
+        config.store.spare_bytes = 3000;
+        config.store.spare_piece_bytes = 1000;
+    }
+}
+
+/// Runs one seed of a cluster with records.
+pub fn run(seed: u64, options: Options) -> Result<Summary, Failure> {
+    let mut world = World::new(seed, options);
+    world.records = Records::new(seed);
+    while world.nodes.len() < 3 && world.records.rng.random_bool(0.9) {
+        world.add_node();
+    }
+    tell(&mut world, |world| world.live().and_then(|()| world.heal()))
+}
+
+/// Whether a topic is one of records, which stays.
+pub(super) fn is_kept(topic: &str) -> bool {
+    topic.starts_with('r')
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+impl World {
+    /// Clients begin, in a run with records.
+    pub(super) fn begin_records(&mut self) {
+        if self.records.mix.is_some() {
+            self.later(1_500_000, Happening::Records);
+        }
+    }
+
+    /// Clients do something, and something else a little later.
+    pub(super) fn handle_records(&mut self) -> Result<(), Violation> {
+        let pause = if self.records.rng.random_bool(0.02) { 900_000 } else { 45_000 };
+        let pause = self.records.rng.random_range(500..pause);
+        self.later(pause, Happening::Records);
+        self.no_client_waits_long()?;
+        if self.is_story {
+            return Ok(());
+        }
+        match self.records.rng.random_range(0..100) {
+            0..3 if !self.healing => self.change_ranges(),
+            3..4 if !self.healing && self.records.rng.random_bool(0.3) => self.harm_something(),
+            0..55 if !self.records.is_over => self.produce_some(),
+            _ => self.read_some(),
+        }
+    }
+
+    /// A topic is made that is not known to be there, or its ranges are split and merged.
+    fn change_ranges(&mut self) -> Result<(), Violation> {
+        let Some(id) = self.some_running() else { return Ok(()) };
+        let at = self.records.rng.random_range(0..self.records.topics.len());
+        let topic = self.records.topics[at].clone();
+        let is_there = self.model.topic(&topic).created.sure > 0;
+        let op = match self.records.rng.random_range(0..10) {
+            _ if !is_there => Op::Create(topic),
+            0..3 => Op::Split(topic),
+            3..5 => Op::Merge(topic),
+            _ => Op::Describe(topic),
+        };
+        self.request(id, op)
+    }
+
+    /// A node whose process serves and is not standing still.
+    fn some_running(&mut self) -> Option<NodeId> {
+        let now = self.now;
+        let serves = |node: &super::node::Node| {
+            node.paused_until <= now && node.process.as_ref().is_some_and(|process| process.ready)
+        };
+        let ids: Vec<NodeId> =
+            self.nodes.iter().filter(|(_, node)| serves(node)).map(|(id, _)| *id).collect();
+        (!ids.is_empty()).then(|| ids[self.records.rng.random_range(0..ids.len())])
+    }
+
+    /// A client asks a node.
+    fn ask_for(
+        &mut self,
+        id: NodeId,
+        asked: Asked,
+        wait_ms: u32,
+        request: Request,
+    ) -> Result<(), Violation> {
+        let number = self.number();
+        let connection = match asked {
+            Asked::Produce { producer, .. } => 100 + producer,
+            Asked::Fetch { reader } => 200 + reader,
+        };
+        let connection = broker::ConnectionId(u64::try_from(connection).unwrap_or(u64::MAX));
+        let request_id = RequestId { connection, number };
+        self.say(|| format!("client asks node {id}: {asked:?}"));
+        self.records.waiting.insert((id, request_id), Waiting { asked, at: self.now, wait_ms });
+        let session = self.process(id).node.session(ADMIN);
+        self.step(id, Event::Request { id: request_id, session, request })
+    }
+
+    /// A node answers; `None` when it is nobody's here.
+    pub(super) fn hear_records(
+        &mut self,
+        id: NodeId,
+        request: RequestId,
+        reply: &Reply,
+    ) -> Option<Result<(), Violation>> {
+        let waiting = self.records.waiting.remove(&(id, request))?;
+        self.note(request.number);
+        Some(match waiting.asked {
+            Asked::Produce { producer, request } => self.produced(id, producer, request, reply),
+            Asked::Fetch { reader } => self.fetched(id, reader, reply),
+        })
+    }
+
+    /// A process is gone: nobody will hear what became of what it was asked.
+    pub(super) fn hear_no_records(&mut self, id: NodeId) {
+        let lost: Vec<_> = self.records.waiting.keys().filter(|(node, _)| *node == id).copied().collect();
+        for key in lost {
+            match self.records.waiting.remove(&key).map(|waiting| waiting.asked) {
+                Some(Asked::Produce { producer, request }) => self.never_heard(producer, request),
+                Some(Asked::Fetch { reader }) => self.records.readers[reader].waits = false,
+                None => {}
+            }
+        }
+    }
+
+    fn no_client_waits_long(&self) -> Result<(), Violation> {
+        for ((id, request), waiting) in &self.records.waiting {
+            let since = waiting.at.max(self.nodes.get(id).map_or(0, |node| node.paused_until));
+            let patience = PATIENCE + u64::from(waiting.wait_ms) * 1000;
+            ensure(since + patience > self.now, "INV-5", || {
+                format!("node {id} does not answer {request:?}: {waiting:?}")
+            })?;
+        }
+        Ok(())
+    }
+}
