@@ -4,7 +4,7 @@
 #   make test                   everything that gates a merge; changes nothing
 #   make verify                 the same, and documentation, and many more seeds
 #   make fix                    format and apply what clippy is sure of
-#   make sim                    many seeds of the simulator: WORLD=store, raft-log, raft, consensus, membership, broker or cluster; SEEDS=n, FROM=n
+#   make sim                    many seeds of the simulator: WORLD=store, raft-log, raft, consensus, membership, broker, upkeep or cluster; SEEDS=n, FROM=n
 #   make sim SEED=7             one seed, with everything that happens in it
 #   make sim BUG=SkipSync       an old bug put back: must end with a failure
 #   make bugs                   how many seeds each old bug takes to be found
@@ -76,15 +76,15 @@ sim:
 	$(SIM) --world $(WORLD) $(if $(SEED),--seed $(SEED),--from $(FROM) --seeds $(SEEDS)) $(if $(BUG),--bug $(BUG))
 
 # Every bug must be found, in a seed that passes without it; but for those whose comment says "by its story alone".
-# Those of the broker whose comment begins "Between nodes:" are the cluster world's.
+# Those of the broker whose comment begins "Between nodes:" are the cluster world's, with "Upkeep:" the upkeep world's.
 # Prints the table of docs/simulation.md; what a bug does is what its doc comment says.
 bugs:
 	@echo '| world | bug | what it does | seeds until found | noticed as |'; \
 	echo '|---|---|---|---:|---|'; \
 	in_world() { \
-	    awk -v cluster=$$([ $$1 = cluster ] && echo 1 || echo 0) '/^pub enum Bug/ { on = 1 } /^}/ { on = 0 } !on { next } \
+	    awk -v other=$$([ $$1 = cluster ] && echo nodes || { [ $$1 = upkeep ] && echo upkeep; }) '/^pub enum Bug/ { on = 1 } /^}/ { on = 0 } !on { next } \
 	        /^ *\/\/\/ / { sub(/^ *\/\/\/ /, ""); text = text (text ? " " : "") $$0 } \
-	        /^ *[A-Z][A-Za-z]*,$$/ { gsub(/[ ,]/, ""); if (text !~ /by its story alone/ && (text ~ /^Between nodes:/) == cluster) print $$0 "\t" text; text = "" }' $$2 \
+	        /^ *[A-Z][A-Za-z]*,$$/ { gsub(/[ ,]/, ""); if (text !~ /by its story alone/ && (text ~ /^Between nodes:/ ? "nodes" : text ~ /^Upkeep:/ ? "upkeep" : "") == other) print $$0 "\t" text; text = "" }' $$2 \
 	    | while IFS=$$'\t' read -r bug text; do \
 	        told=$$($(SIM) --world $$1 --seeds 30000 --bug $$bug) && { echo "$$bug was not found"; exit 1; }; \
 	        seeds=$$(sed -n "s/^$$1: \([0-9]*\) seeds.*/\1/p" <<<"$$told"); \
@@ -99,6 +99,7 @@ bugs:
 	in_world consensus core/consensus/src/planted.rs; \
 	in_world membership core/membership/src/planted.rs; \
 	in_world broker core/broker/src/planted.rs; \
+	in_world upkeep core/broker/src/planted.rs; \
 	in_world cluster core/broker/src/planted.rs
 
 # Hosts are network namespaces; where they are not permitted, their tests are left out.
@@ -148,6 +149,7 @@ seeds: unit
 	$(TARGET)/debug/malachi-sim --world raft-log --from 100000 --seeds 1000
 	$(TARGET)/debug/malachi-sim --world raft --from 100000 --seeds 500
 	$(TARGET)/debug/malachi-sim --world broker --from 100000 --seeds 500
+	$(TARGET)/debug/malachi-sim --world upkeep --from 100000 --seeds 50
 	$(TARGET)/debug/malachi-sim --world consensus --from 100000 --seeds 200
 	$(TARGET)/debug/malachi-sim --world cluster --from 100000 --seeds 60
 

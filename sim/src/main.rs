@@ -387,8 +387,7 @@ fn run_upkeep(arguments: &Arguments) -> Result<u64, String> {
     let Tally { runs, failures, seconds } =
         run_seeds(arguments, |seed| upkeep::run(seed, options).map(|summary| total.add(summary)));
     println!(
-        "{runs} runs, {failures} failed: {} lives, {} segments expired, {} orphans swept, {} offsets skipped, {} copies \
-         verified, {} rotten copies found, {} records read, {:.0} virtual minutes in {seconds:.1} s, trace {:016x}",
+        "upkeep: {runs} seeds, {} lifetimes, {} segments expired, {} orphans swept, {} offsets skipped, {} copies verified, {} rotten copies found, {} records read, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
         total.lives,
         total.expired,
         total.orphans,
@@ -396,7 +395,7 @@ fn run_upkeep(arguments: &Arguments) -> Result<u64, String> {
         total.verified,
         total.found,
         total.read,
-        total.micros as f64 / 60e6,
+        total.micros as f64 / 3.6e9,
         total.trace,
     );
     Ok(failures)

@@ -51,6 +51,8 @@ fn every_planted_bug_is_found() {
         (Bug::ResendUnknown, 200),
         (Bug::CountLearner, 20),
         (Bug::HearForeign, 20),
+        (Bug::ReadyUncovered, 40),
+        (Bug::RemoveUncopied, 20),
     ] {
         let taken = seeds_until_found(bug, most);
         assert!(taken <= most);
@@ -87,6 +89,13 @@ fn after_a_power_cut_of_all_nobody_serves_before_a_quorum_is_there() {
 fn a_node_comes_back_after_an_hour() {
     for seed in 0..3 {
         stories::an_hour_away(seed, Options::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn a_change_of_the_ring_is_ended_however_often_it_is_interrupted() {
+    for seed in 0..6 {
+        stories::interrupted_ring(seed, Options::default()).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 

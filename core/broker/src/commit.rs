@@ -12,6 +12,7 @@ use crate::action::Reply;
 use crate::auth::{Operation, Session};
 use crate::event::{Commit, RequestId};
 use crate::groups;
+use crate::late::Wanted;
 use crate::meta;
 use crate::node::Node;
 use crate::planted::Bug;
@@ -66,6 +67,22 @@ impl Error {
 impl Node {
     /// Proposes the positions; answered when metadata has them.
     pub(crate) fn commit(&mut self, id: RequestId, session: &Session, request: &Commit) {
+        if self.may_lag() && self.is_ahead(request) {
+            return self.look_later(id, Wanted::Commit(session.clone(), request.clone()));
+        }
+        self.commit_surely(id, session, request);
+    }
+
+    /// Whether a request names what is not known here: another node may have heard of it earlier.
+    fn is_ahead(&mut self, request: &Commit) -> bool {
+        let cursor = request.cursor.as_ref().and_then(|token| Cursor::decode(token).ok());
+        let Some(cursor) = cursor.filter(|cursor| !cursor.is_unborn()) else { return false };
+        let topic = request.topic.as_ref().and_then(|name| self.topic(name));
+        topic.is_none_or(|topic| cursor.topic != topic || !self.knows_tiles(topic, &cursor.tiles))
+    }
+
+    /// The same by tables that are as far as everything that was decided before the request came.
+    pub(crate) fn commit_surely(&mut self, id: RequestId, session: &Session, request: &Commit) {
         let early = self.core.config.has_bug(Bug::LoseCommit);
         match self.try_commit(id, session, request) {
             Ok(Proposed::Yes) if early => self.core.reply(id, Reply::Committed),

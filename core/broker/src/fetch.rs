@@ -14,6 +14,7 @@ use crate::action::{Fetched, Reply};
 use crate::auth::{Operation, Session};
 use crate::event::{Fetch, RequestId};
 use crate::groups;
+use crate::late::Wanted;
 use crate::node::Node;
 use crate::reading::{Membered, Most, Purpose, Reading};
 use crate::tiles;
@@ -66,6 +67,8 @@ pub(crate) enum Parked {
 /// Where a fetch starts.
 enum Start {
     Unborn,
+    /// The cursor names what is not known here.
+    Ahead,
     Topic { of: (Bytes, TopicId), group: Option<GroupName>, tiles: Vec<Tile>, member: Option<Box<Membered>> },
 }
 
@@ -78,13 +81,18 @@ impl Node {
         }
         let wait = Duration::from_millis(u64::from(request.wait_ms.min(limits::FETCH_WAIT_MS_MAX)));
         let deadline = self.core.now.plus(wait);
-        self.begin(id, request, deadline);
+        self.begin(id, request, deadline, false);
     }
 
-    fn begin(&mut self, id: RequestId, request: Fetch, deadline: Instant) {
+    /// `sure`: the tables are as far as everything that was decided before the request came.
+    pub(crate) fn begin(&mut self, id: RequestId, request: Fetch, deadline: Instant, sure: bool) {
         match self.start(&request) {
+            Ok(Start::Ahead) if !sure && self.may_lag() => {
+                self.look_later(id, Wanted::Fetch(request, deadline));
+            }
+            Ok(Start::Ahead) => self.core.reply(id, Reply::Failed(Error::InvalidCursor.reason())),
             Err(error) => self.core.reply(id, Reply::Failed(error.reason())),
-            Ok(Start::Unborn) => self.wait_for_topic(id, &request, deadline),
+            Ok(Start::Unborn) => self.wait_for_topic(id, request, deadline, sure),
             Ok(Start::Topic { of, group, tiles, member }) => {
                 let count = match request.max {
                     0 => limits::FETCH_RECORDS_DEFAULT,
@@ -121,7 +129,7 @@ impl Node {
             (Some(cursor), _) if cursor.is_unborn() => Vec::new(),
             (Some(cursor), _) => {
                 if cursor.topic != topic || !self.knows_tiles(topic, &cursor.tiles) {
-                    return Err(Error::InvalidCursor);
+                    return Ok(Start::Ahead);
                 }
                 cursor.tiles
             }
@@ -150,18 +158,22 @@ impl Node {
         Ok(Start::Topic { of: (name, topic), group, tiles, member: Some(Box::new(member)) })
     }
 
-    fn wait_for_topic(&mut self, id: RequestId, request: &Fetch, deadline: Instant) {
+    fn wait_for_topic(&mut self, id: RequestId, request: Fetch, deadline: Instant, sure: bool) {
         if deadline <= self.core.now || !self.waiters.has_room() {
-            return self.answer_unborn(id, request);
+            return self.answer_unborn(id, request, sure);
         }
-        let request = kept(request);
+        let request = kept(&request);
         let topic = request.topic.clone().unwrap_or_default();
         self.waiters.park(id, topic, deadline, Parked::Unborn(request, deadline));
     }
 
     /// Zero records; a cursor that was good enough to get here is good enough to come back with.
-    fn answer_unborn(&mut self, id: RequestId, request: &Fetch) {
-        let cursor = request.cursor.clone().unwrap_or_else(|| Cursor::unborn().encode());
+    fn answer_unborn(&mut self, id: RequestId, request: Fetch, sure: bool) {
+        if !sure && self.may_lag() {
+            // It may exist, and a group have positions in it: then this cursor would be a step back.
+            return self.look_later(id, Wanted::Fetch(request, self.core.now));
+        }
+        let cursor = request.cursor.unwrap_or_else(|| Cursor::unborn().encode());
         self.core.reply(id, Reply::Fetched(Fetched { count: 0, runs: Vec::new(), cursor }));
     }
 
@@ -199,7 +211,7 @@ impl Node {
             if self.has_another_share(member) {
                 // It changed hands while the old one was read: nobody would tell it any more.
                 let request = member.request.clone();
-                return self.begin(id, request, deadline);
+                return self.begin(id, request, deadline, false);
             }
             self.groups.wait(&member.key, &member.cursor.member);
         }
@@ -275,14 +287,14 @@ impl Node {
     fn resume(&mut self, id: RequestId, parked: Parked, range: Option<RangeId>) {
         self.unparked(&parked);
         match parked {
-            Parked::Unborn(request, deadline) => self.begin(id, request, deadline),
+            Parked::Unborn(request, deadline) => self.begin(id, request, deadline, false),
             Parked::UnbornStream => self.stream_begin(id),
             Parked::AtEnd(mut reading) => {
                 if let Purpose::Fetch { deadline, member: Some(member) } = &reading.purpose
                     && self.has_another_share(member)
                 {
                     let (request, deadline) = (member.request.clone(), *deadline);
-                    return self.begin(id, request, deadline);
+                    return self.begin(id, request, deadline, false);
                 }
                 let span = range.and_then(|id| self.core.meta.of(id.topic).range(id)).map(|range| range.span);
                 if !self.plant_deafness(reading.tiles(), range) {
@@ -303,7 +315,7 @@ impl Node {
     fn give_up_waiting(&mut self, id: RequestId, parked: Parked) {
         self.unparked(&parked);
         match parked {
-            Parked::Unborn(request, _) => self.answer_unborn(id, &request),
+            Parked::Unborn(request, _) => self.answer_unborn(id, request, false),
             // Streams wait as long as they are open.
             Parked::UnbornStream => {}
             Parked::AtEnd(reading) => self.answer_fetch(id, reading),

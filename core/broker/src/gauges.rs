@@ -19,6 +19,10 @@ pub struct Gauges {
     pub rolling_segments: usize,
     /// Ranges that take no records until a person has looked.
     pub stopped_ranges: usize,
+    /// Segments that had to be ended and could not be: too few of their copies could tell where.
+    pub unavailable_segments: usize,
+    /// Ended segments whose copies are being looked at or made whole, or wait for it.
+    pub mending_segments: usize,
     /// Ranges that wait until an ancestor has ended.
     pub blocked_ranges: usize,
     /// Produce requests without an answer, and their bytes.
@@ -65,6 +69,8 @@ impl Node {
         let mut gauges = Gauges {
             topics: self.core.meta.all_topics().count(),
             ranges: self.ranges.len(),
+            unavailable_segments: self.healing.unavailable(),
+            mending_segments: self.healing.mending(),
             blocked_ranges: self.blocked.len(),
             produces: self.load.waiting(),
             parked: self.waiters.len(),

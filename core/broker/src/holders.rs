@@ -35,7 +35,8 @@ impl Node {
         // A segment that nobody lists has no other copies: its own says that there is none.
         let Some(listed) = listed else { return Some(own).filter(|_| tried.is_empty()) };
         let is_primary = listed.is_active() && listed.replicas.first() == Some(&own);
-        if tried.is_empty() && (is_primary || listed.replicas[..] == [own] || self.is_whole(segment, from, listed.end()))
+        if tried.is_empty()
+            && (is_primary || listed.replicas[..] == [own] || self.is_whole(segment, from, listed.end()))
         {
             return Some(own);
         }
@@ -85,7 +86,9 @@ impl Node {
                 return self.read(segment, from, Ok(batches));
             }
             CopyAnswer::Store(store::Reply::Failed(error)) => Unread::Store(error),
-            CopyAnswer::Store(reply) => Unread::Store(unreadable(format!("not what was asked for: {reply:?}"))),
+            CopyAnswer::Store(reply) => {
+                Unread::Store(unreadable(format!("not what was asked for: {reply:?}")))
+            }
             CopyAnswer::Unreachable | CopyAnswer::Unanswered => Unread::Unavailable,
         };
         let mut tried = self.reads.tried.remove(&key).unwrap_or_default();

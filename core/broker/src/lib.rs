@@ -32,6 +32,7 @@ mod groups;
 pub mod healing;
 mod holders;
 mod inspect;
+mod late;
 mod liveness;
 mod login;
 pub mod meta;

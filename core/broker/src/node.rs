@@ -28,6 +28,7 @@ use crate::fetch::Parked;
 use crate::followers::Looks;
 use crate::groups::Groups;
 use crate::healing::Healing;
+use crate::late::Late;
 use crate::liveness::Liveness;
 use crate::meta::{Decided, Meta, Purpose};
 use crate::orphans::Orphans;
@@ -73,6 +74,8 @@ pub struct Node {
     pub(crate) streams: Streams,
     pub(crate) groups: Groups,
     pub(crate) seeks: Seeks,
+    /// Requests that know more than the tables here.
+    pub(crate) late: Late,
     /// Where the keyless records of a topic's next request look for a range.
     pub(crate) keyless_turns: BTreeMap<TopicId, u64>,
     /// Which of its ranges the next reader begins with.
@@ -211,6 +214,7 @@ impl Node {
             streams: Streams::default(),
             groups: Groups::default(),
             seeks: Seeks::new(),
+            late: Late::default(),
             keyless_turns: BTreeMap::new(),
             reading_turn: 0,
             blocked: BTreeSet::new(),
@@ -323,6 +327,7 @@ impl Node {
             self.unparked(&parked);
         }
         self.reads.forget(connection);
+        self.late.forget(connection);
         self.drop_stream_of(connection);
     }
 
@@ -435,6 +440,7 @@ impl Node {
             Decided::Expired { segment, result } => self.segment_expired(segment, result),
             Decided::Confirmed { purpose: Purpose::Retention, confirmed } => self.retention_confirmed(confirmed),
             Decided::Confirmed { purpose: Purpose::Orphans, confirmed } => self.orphans_confirmed(confirmed),
+            Decided::Confirmed { purpose: Purpose::Cursors, confirmed } => self.tables_confirmed(confirmed),
             Decided::SegmentEnded { segment, result } => self.end_recorded(segment, result),
             Decided::ReplicasSet { segment, result } => self.replicas_set(segment, result),
             Decided::Committed { id, result } => self.committed(id, result),

@@ -50,7 +50,7 @@ pub(crate) struct Orphans {
     /// Not asked for yet, or to be asked for again.
     waiting: BTreeSet<SegmentId>,
     /// Removals under way.
-    under_way: usize,
+    under_way: BTreeSet<SegmentId>,
     /// Until when nothing more is asked for.
     pub(crate) retry_at: Option<Instant>,
     /// Rounds that failed in a row.
@@ -109,6 +109,12 @@ impl Node {
         self.core.copies().filter(move |(id, status)| judge(*id, *status) == wanted).map(|(id, _)| id)
     }
 
+    /// Copies that nobody lists and that nobody is removing.
+    fn unexplained(&self) -> impl Iterator<Item = SegmentId> {
+        let Orphans { waiting, under_way, .. } = &self.orphans;
+        self.judged(Verdict::Removed).filter(|id| !waiting.contains(id) && !under_way.contains(id))
+    }
+
     /// Why the metadata cannot be what was here last, if it cannot: it does not know of copies that were made only
     /// after it had been told of them.
     pub(crate) fn outdated(&self) -> Option<Stop> {
@@ -129,7 +135,7 @@ impl Node {
             return;
         }
         self.orphans.pass.due = Some(now.plus(self.core.config.orphan_sweep.every));
-        let removed: BTreeSet<SegmentId> = self.judged(Verdict::Removed).collect();
+        let removed: BTreeSet<SegmentId> = self.unexplained().collect();
         if removed.is_empty() {
             return self.orphans.seen.clear();
         }
@@ -170,7 +176,7 @@ impl Node {
     fn sweep(&mut self, asked: &BTreeSet<SegmentId>) {
         let (now, rules) = (self.core.now, self.core.config.orphan_sweep.clone());
         let unlisted: BTreeSet<SegmentId> =
-            self.judged(Verdict::Removed).filter(|segment| asked.contains(segment)).collect();
+            self.unexplained().filter(|segment| asked.contains(segment)).collect();
         let known = std::mem::take(&mut self.orphans.seen);
         let is_new = unlisted.iter().any(|segment| !known.contains_key(segment));
         let removing = self.core.config.orphans == Sweep::Delete;
@@ -216,10 +222,10 @@ impl Node {
             return;
         }
         self.orphans.retry_at = None;
-        while self.orphans.under_way < REMOVALS_MAX
+        while self.orphans.under_way.len() < REMOVALS_MAX
             && let Some(segment) = self.orphans.waiting.pop_first()
         {
-            self.orphans.under_way += 1;
+            self.orphans.under_way.insert(segment);
             // Behind whatever the store still does with the copy.
             self.core.ask(Owner::Delete(segment), store::Request::Delete { segment });
         }
@@ -227,7 +233,7 @@ impl Node {
 
     /// The store removed a copy, or could not.
     pub(crate) fn copy_removed(&mut self, segment: SegmentId, result: Result<(), store::Error>) {
-        self.orphans.under_way -= 1;
+        self.orphans.under_way.remove(&segment);
         match result {
             Ok(()) => {
                 self.orphans.failures = 0;
@@ -278,6 +284,7 @@ fn verdict(vnode: &Vnode, segment: SegmentId, status: Status) -> Verdict {
     match status {
         Status::Unreadable => return Verdict::Unreadable,
         // One that could not be read yet is asked about once it can be: the store lets the removal wait.
+        // A removal that began and failed is asked for again.
         Status::Here(_) | Status::Creating | Status::Unread | Status::Deleting => {}
     }
     match vnode.range(segment.range) {

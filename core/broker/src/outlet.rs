@@ -60,7 +60,7 @@ struct Outlet {
     /// In the order in which they were sent, which is the same.
     sent: VecDeque<Sent>,
     sent_bytes: usize,
-    /// Where they went.
+    /// Where they went. Another one has not taken any yet.
     target: Option<NodeId>,
     /// The last part that may be stored.
     stored: Option<u64>,
@@ -150,10 +150,12 @@ impl Outlets {
     }
 
     fn has_room(&self, id: RangeId, to: NodeId, bytes: usize) -> bool {
-        let (parts, of_range) =
-            self.ranges.get(&id).map_or((0, 0), |outlet| (outlet.sent.len(), outlet.sent_bytes));
+        let Some(outlet) = self.ranges.get(&id) else { return false };
+        let (parts, of_range) = (outlet.sent.len(), outlet.sent_bytes);
         let load = self.loads.get(&to).copied().unwrap_or_default();
-        let fits = parts < limits::OUTLET_PARTS_MAX
+        // Whoever has not taken one yet may refuse one and take the next: then the first could not be sent again.
+        let parts_max = if outlet.stored.is_some() { limits::OUTLET_PARTS_MAX } else { 1 };
+        let fits = parts < parts_max
             && of_range.saturating_add(bytes) <= limits::OUTLET_BYTES_MAX
             && load.bytes.saturating_add(bytes) <= limits::OUTLET_BYTES_PER_NODE_MAX;
         // A part that is larger than that must still be possible.
@@ -239,6 +241,8 @@ impl Outlet {
             return;
         }
         self.refused = false;
+        // Whoever is asked next has taken none yet, and everything up to the last that may be stored has its outcome.
+        self.stored = None;
         self.resume_at = resume_at;
         self.sent_bytes = 0;
         while let Some(sent) = self.sent.pop_back() {
@@ -312,9 +316,8 @@ impl Node {
             (Some(RangeState::Active), Primary::Here) if is_settled => Next::Here,
             (Some(RangeState::Active), Primary::At(node)) => {
                 let may = is_settled || outlet.target == Some(node);
-                let sends = may
-                    && self.core.liveness.is_up(node)
-                    && self.outlets.has_room(id, node, first.bytes());
+                let sends =
+                    may && self.core.liveness.is_up(node) && self.outlets.has_room(id, node, first.bytes());
                 if sends { Next::Send(node) } else { Next::Nothing }
             }
             (Some(RangeState::Active), Primary::Here | Primary::Nobody) => Next::Nothing,
@@ -398,7 +401,9 @@ impl Node {
                 None
             }
         };
-        let settled = outcome.and_then(|outcome| Some((outlet.take_sent(at)?, outcome)));
+        // What was given up lay before it.
+        let at = outlet.sent.iter().position(|sent| sent.ask == ask);
+        let settled = outcome.and_then(|outcome| Some((outlet.take_sent(at?)?, outcome)));
         outlet.take_back(resume_at);
         self.outlet_tidy(id);
         for earlier in given_up {
@@ -454,5 +459,90 @@ impl Node {
         for id in self.outlets.waiting.iter().copied().collect::<Vec<_>>() {
             self.outlet_on(id);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::event::{ConnectionId, RequestId};
+
+    fn id() -> RangeId {
+        RangeId { topic: TopicId(7), seq: RangeSeq(0) }
+    }
+
+    fn part(number: u64) -> Queued {
+        let asker = Asker::Client(RequestId { connection: ConnectionId(1), number });
+        let records = Records { records: Bytes::from_static(b"records"), count: 1, crc: 0 };
+        Queued { number, until: Instant(number), request: Waiting { asker, records } }
+    }
+
+    /// An outlet that has sent so many parts, the first of them numbered 1 and asked as 1.
+    fn sent(count: u64) -> Outlets {
+        let mut outlets = Outlets::default();
+        for number in 1..=count {
+            outlets.insert(id(), part(number));
+            assert_eq!(outlets.send(id(), NodeId(2), AskId(number)).unwrap().count, 1);
+        }
+        outlets
+    }
+
+    fn numbers(queue: impl IntoIterator<Item = Queued>) -> Vec<u64> {
+        queue.into_iter().map(|queued| queued.number).collect()
+    }
+
+    #[test]
+    fn what_was_refused_goes_first_once_all_have_an_outcome() {
+        let mut outlets = sent(3);
+        outlets.insert(id(), part(4));
+        assert_eq!(outlets.answered(AskId(2)), Some((id(), 1)));
+        let outlet = outlets.ranges.get_mut(&id()).unwrap();
+        (outlet.sent[1].refused, outlet.refused) = (true, true);
+        outlet.take_back(Instant(9));
+        assert_eq!(outlet.sent.len(), 3, "others may yet be stored");
+        assert_eq!(numbers(outlet.take_sent(0)), [1]);
+        outlet.sent[1].refused = true;
+        outlet.take_back(Instant(9));
+        assert_eq!((outlet.sent.len(), outlet.sent_bytes, outlet.resume_at), (0, 0, Instant(9)));
+        assert_eq!(numbers(outlets.remove(id())), [2, 3, 4]);
+        assert!(outlets.is_empty());
+    }
+
+    #[test]
+    fn what_lies_before_something_stored_is_given_up() {
+        let mut outlets = sent(4);
+        let outlet = outlets.ranges.get_mut(&id()).unwrap();
+        outlet.sent.iter_mut().take(2).for_each(|sent| sent.refused = true);
+        assert_eq!(numbers(outlet.stored_up_to(4)), [1, 2], "the third has no outcome yet");
+        assert_eq!(outlet.stored, Some(4));
+        assert!(numbers(outlet.stored_up_to(3)).is_empty() && outlet.stored == Some(4));
+    }
+
+    #[test]
+    fn the_window_opens_with_the_first_that_is_taken() {
+        let mut outlets = sent(1);
+        outlets.insert(id(), part(2));
+        assert!(!outlets.has_room(id(), NodeId(2), 7));
+        outlets.ranges.get_mut(&id()).unwrap().stored = Some(1);
+        assert!(outlets.has_room(id(), NodeId(2), 7));
+        assert!(!outlets.has_room(id(), NodeId(2), limits::OUTLET_BYTES_MAX));
+        assert_eq!(outlets.answered(AskId(1)), Some((id(), 0)));
+        assert_eq!(outlets.answered(AskId(1)), None);
+        assert!(outlets.loads.is_empty());
+        let outlet = outlets.ranges.get_mut(&id()).unwrap();
+        assert_eq!(numbers(outlet.take_sent(0)), [1]);
+        assert!(outlets.has_room(id(), NodeId(2), limits::OUTLET_BYTES_MAX + 1), "alone anything may go");
+    }
+
+    #[test]
+    fn parts_wait_in_the_order_of_their_acceptance_and_not_for_ever() {
+        let mut outlets = Outlets::default();
+        [5, 2, 9].into_iter().for_each(|number| outlets.insert(id(), part(number)));
+        assert_eq!(numbers(outlets.take_due(Instant(4))), [2]);
+        assert_eq!(numbers(outlets.take_due(Instant(9))), [5, 9]);
+        assert!(outlets.is_empty() && outlets.next_look().is_none());
     }
 }

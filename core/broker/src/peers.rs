@@ -21,7 +21,9 @@ impl Node {
                 self.heal_heard(node, up);
             }
             PeerEvent::Asked { call, message: Message::Copy(of) } => self.serve_copy(node, call, of),
-            PeerEvent::Asked { call, message: Message::Append(append) } => self.append_for(node, call, append),
+            PeerEvent::Asked { call, message: Message::Append(append) } => {
+                self.append_for(node, call, append)
+            }
             PeerEvent::Asked { call, message: Message::Watch(watch) } => self.watch_for(node, call, watch),
             PeerEvent::Answered { ask, message } if self.is_about_records(ask) => {
                 self.records_answered(ask, Some(message));

@@ -119,13 +119,13 @@ pub enum Bug {
     DeleteBeforeCommit,
     /// Between nodes: a topic that its vnode gave away, and that was not seen at another yet, is taken for deleted.
     GoneUnderway,
-    /// While the ring changes, topics are removed before they were copied.
+    /// Between nodes: while the ring changes, topics are removed before they were copied.
     RemoveUncopied,
-    /// Copies of a segment that is to expire are removed before the metadata has forgotten it.
+    /// Upkeep: copies of a segment that is to expire are removed before the metadata has forgotten it.
     RemoveFirst,
-    /// A topic whose policy is not defined is taken for one without a policy.
+    /// Upkeep: a topic whose policy is not defined is taken for one without a policy.
     ExpireUnresolved,
-    /// A copy that nobody lists goes as soon as it is seen, however briefly it has been so.
+    /// Upkeep: a copy that nobody lists goes as soon as it is seen, however briefly it has been so.
     SweepAtFirstSight,
 }
 

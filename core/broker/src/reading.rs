@@ -556,12 +556,7 @@ impl Node {
     }
 
     /// A read has its outcome: everybody who waits for it goes on.
-    pub(crate) fn read(
-        &mut self,
-        segment: SegmentId,
-        from: Offset,
-        result: Result<Vec<Batch>, Unread>,
-    ) {
+    pub(crate) fn read(&mut self, segment: SegmentId, from: Offset, result: Result<Vec<Batch>, Unread>) {
         let ids = self.reads.asked.remove(&(segment, from)).unwrap_or_default();
         if self.reads.ahead.answered((segment, from)) && ids.is_empty() {
             // Whoever comes to what could not be read asks again, and is told.
@@ -571,7 +566,9 @@ impl Node {
             let Some(mut reading) = self.reads.running.remove(&id) else { continue };
             match &result {
                 Ok(batches) => self.take_batches(&mut reading, segment, from, batches),
-                Err(Unread::Store(store::Error::EndOfData { .. })) => self.end_of_copy(&mut reading, segment, from),
+                Err(Unread::Store(store::Error::EndOfData { .. })) => {
+                    self.end_of_copy(&mut reading, segment, from)
+                }
                 // It was sealed empty and removed, or its topic was: the place is another one by now.
                 Err(Unread::Store(store::Error::NoSuchSegment)) if !self.core.meta.lists(segment) => {}
                 // Nothing is wrong: it works when less is waiting.

@@ -89,8 +89,8 @@ fn copy_reply(which: u8, number: u64, other: u64, (long, short): (Bytes, Bytes))
         end: offset,
         bytes: other,
         epoch: Epoch(number),
-        last_append: (other % 2 == 0).then_some(WallTime(other)),
-        rebuilding: other % 3 == 0,
+        last_append: other.is_multiple_of(2).then_some(WallTime(other)),
+        rebuilding: other.is_multiple_of(3),
         state: match other % 4 {
             0 => State::Active,
             1 => State::Sealed,
@@ -111,7 +111,7 @@ fn copy_reply(which: u8, number: u64, other: u64, (long, short): (Bytes, Bytes))
         5 => copy::Reply::Sealed(extent),
         6 => copy::Reply::Latched,
         7 => {
-            let damage = (other % 2 == 0).then_some(damage);
+            let damage = other.is_multiple_of(2).then_some(damage);
             copy::Reply::Verified { records: number, bytes: other, damage }
         }
         8 => copy::Reply::Deleted,

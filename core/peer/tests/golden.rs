@@ -144,9 +144,8 @@ fn of_copies() -> Vec<(Message, String)> {
         rebuilding: true,
         state,
     };
-    let extent_hex = |tag: &str, state: &str| {
-        format!("{tag}{}{}{}{}01{}01{state}", n(1), n(9), n(5), n(2), n(4))
-    };
+    let extent_hex =
+        |tag: &str, state: &str| format!("{tag}{}{}{}{}01{}01{state}", n(1), n(9), n(5), n(2), n(4));
     let bare = Extent { last_append: None, rebuilding: false, ..extent(State::Sealed) };
     let bare_hex = format!("05{}{}{}{}000001", n(1), n(9), n(5), n(2));
     let damage = |class| Damage { position: 6, offset: Offset(7), class };
@@ -187,10 +186,7 @@ fn of_copies() -> Vec<(Message, String)> {
             copy::Reply::Verified { records: 1, bytes: 2, damage: Some(damage(DamageClass::Short)) },
             format!("07{}{}01{}", n(1), n(2), damage_hex("03")),
         ),
-        (
-            copy::Reply::Verified { records: 1, bytes: 2, damage: None },
-            format!("07{}{}00", n(1), n(2)),
-        ),
+        (copy::Reply::Verified { records: 1, bytes: 2, damage: None }, format!("07{}{}00", n(1), n(2))),
         (copy::Reply::Deleted, "08".to_owned()),
         (copy::Reply::Inspected(extent(State::Stopped(FailReason::Enospc))), extent_hex("09", "0200")),
         (copy::Reply::NotServed, "0b".to_owned()),

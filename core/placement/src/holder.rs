@@ -187,6 +187,17 @@ impl Holder {
         self.ask_at = now.plus(self.timing.retry_period);
     }
 
+    /// Asks at the next tick, instead of waiting for the end of the retry period.
+    pub fn hurry(&mut self, now: Instant) {
+        self.ask_at = self.ask_at.min(now);
+    }
+
+    /// Gives the lease back and asks for it at once: for another fence.
+    pub fn turn(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        self.release(now, actions);
+        self.ask_at = now;
+    }
+
     fn granted(&mut self, fence: FenceToken, sent: Instant, actions: &mut Vec<Action>) {
         match self.held {
             _ if self.released == Some(fence) => actions.push(Action::Release(fence)),

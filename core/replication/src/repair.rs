@@ -227,7 +227,8 @@ impl Repair {
                 Ask::Remove { node: self.target }
             }
             (Stage::Proving(_), _) => self.prove(),
-            (Stage::Removing, Answer::Missing) => {
+            // What cannot be read is no copy that could be removed: making one writes over it.
+            (Stage::Removing, Answer::Missing | Answer::Unreadable) => {
                 self.removed = true;
                 self.make()
             }

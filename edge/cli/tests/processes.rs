@@ -6,6 +6,10 @@
 mod process;
 
 use std::path::Path;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use client::Record;
 
 use process::node::{Node, create, ready, runtime, sees, settled};
 use process::{Broker, wait_for};
@@ -42,6 +46,71 @@ fn a_cluster_of_three_survives_the_death_of_one_and_takes_it_back() {
     ready(&[a, b, c]);
     assert_eq!(a.topics(&runtime), ["first", "without-a", "without-b", "without-c"]);
     drop(again);
+}
+
+/// Writes one record to a topic on a node, as often as it takes: what is not known to be stored is written again.
+fn write(node: &Node, topic: &str, value: &str, runtime: &Runtime) {
+    wait_for(&format!("{} to take {value}", node.name), || {
+        runtime.block_on(async {
+            let Some(client) = node.admin_within(Duration::from_secs(12)).await else { return false };
+            let value = value.to_owned().into();
+            let record = Record { key: None, value, timestamp: 0, headers: Vec::new() };
+            client.produce(topic, &[record]).await.is_ok()
+        })
+    });
+}
+
+/// What a reader of a topic on a node is given until it has seen `last`.
+fn read_to(node: &Node, topic: &str, last: &str, runtime: &Runtime) -> Vec<String> {
+    let client = runtime.block_on(node.admin());
+    let mut consumer = runtime.block_on(client.consumer(topic).wait(Duration::from_secs(5)).open()).unwrap();
+    let mut seen: Vec<String> = Vec::new();
+    wait_for(&format!("{last} to be read on {}", node.name), || {
+        let page = runtime.block_on(consumer.poll()).unwrap();
+        let values = page.decode_records().unwrap().into_iter().map(|record| record.value.to_vec());
+        seen.extend(values.map(|value| String::from_utf8(value).unwrap()));
+        seen.iter().any(|value| value == last)
+    });
+    seen
+}
+
+#[test]
+fn any_node_takes_records_and_any_gives_them_also_while_one_is_gone() {
+    let a = Node::new("a");
+    let list = a.entry();
+    let nodes = [a, Node::new("b").seeded(&list), Node::new("c").seeded(&list)];
+    let [a, b, c] = &nodes;
+    let mut brokers = [a, b, c].map(|node| Some(node.start()));
+    settled(&[a, b, c]);
+    let runtime = runtime();
+    // Of several topics each node is the primary of some, whoever is asked.
+    let topics = ["t0", "t1", "t2", "t3"];
+    for topic in topics {
+        create(a, topic, &runtime);
+        for node in [a, b, c] {
+            sees(node, topic, &runtime);
+            write(node, topic, node.name, &runtime);
+        }
+        for node in [a, b, c] {
+            assert_eq!(read_to(node, topic, "c", &runtime), ["a", "b", "c"], "{topic} on {}", node.name);
+        }
+    }
+    // Each in turn is killed; the others go on with everything.
+    for at in 0..3 {
+        brokers[at].take().unwrap().kill();
+        let others: Vec<&Node> = (0..3).filter(|other| *other != at).map(|other| &nodes[other]).collect();
+        let value = format!("without {}", nodes[at].name);
+        for topic in topics {
+            write(others[0], topic, &value, &runtime);
+            let seen = read_to(others[1], topic, &value, &runtime);
+            assert_eq!(seen[..3], ["a", "b", "c"], "{topic}");
+        }
+        brokers[at] = Some(nodes[at].start());
+        settled(&[a, b, c]);
+        for topic in topics {
+            read_to(&nodes[at], topic, &value, &runtime);
+        }
+    }
 }
 
 #[test]

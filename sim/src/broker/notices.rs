@@ -1,6 +1,6 @@
 //! What the node tells its operator, and what may be the reason.
 
-use broker::Notice;
+use broker::{Notice, upkeep};
 use storage::disk::ErrorKind;
 use storage::store;
 use types::{RangeId, SegmentId};
@@ -100,6 +100,11 @@ impl World {
                 }
             }
             Notice::OrphansFound { copies, .. } => self.summary.orphans += *copies as u64,
+            Notice::Upkeep(upkeep::Notice::CopyDamaged { segment, detail, .. }) => {
+                ensure(self.weather.bad[0], "INV-27", || {
+                    format!("no fault was ordered, and {segment} is called damaged: {detail}")
+                })?;
+            }
             Notice::AccountLocked { .. }
             | Notice::SegmentMissing { .. }
             | Notice::Store(_)

@@ -245,6 +245,10 @@ fn config(seed: u64, options: Options, rng: &mut SmallRng) -> broker::Config {
     config.seed_users = logins::everybody();
     config.lockout = logins::rules();
     config.segment_age = rng.random_bool(0.3).then(|| Duration::from_secs(rng.random_range(1..20)));
+    // What a start finds is gone before long, and somebody reads sealed copies beside everybody else.
+    config.orphan_sweep.every = Duration::from_secs(1);
+    config.orphan_sweep.min_age = Duration::from_secs(1);
+    config.scrub.every = rng.random_bool(0.5).then(|| Duration::from_secs(rng.random_range(1..10)));
     config.bug = options.bug;
     config
 }

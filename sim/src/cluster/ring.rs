@@ -103,11 +103,8 @@ impl World {
                 inv_47::created_inside(name, place, vnode, now.share, self.moves.vnodes_most)?;
             }
         }
-        let gone: Vec<(TopicId, String)> = before
-            .topics
-            .into_iter()
-            .filter(|(topic, _)| !now.topics.contains_key(topic))
-            .collect();
+        let gone: Vec<(TopicId, String)> =
+            before.topics.into_iter().filter(|(topic, _)| !now.topics.contains_key(topic)).collect();
         self.moves.vnodes.insert(vnode, now);
         for (topic, name) in gone {
             let is_doomed = self.model.topics.get(&name).is_some_and(|topic| topic.is_doomed);
@@ -179,11 +176,27 @@ impl World {
         Ok(())
     }
 
+    /// A node serves, so every vnode of a ring of several was told what is its own.
+    pub(super) fn ready_is_told(&self, id: NodeId) -> Result<(), Violation> {
+        let Some(process) = self.nodes.get(&id).and_then(|node| node.process.as_ref()) else { return Ok(()) };
+        let Some(topology) = process.node.cluster_tables().topology() else {
+            return Err(Violation::new("INV-47", format!("node {id} serves before there is a ring")));
+        };
+        let untold = topology
+            .ring
+            .iter()
+            .find(|(vnode, _)| self.moves.vnodes.get(vnode).is_none_or(|seen| seen.share == Share::Whole));
+        ensure(topology.ring.len() == 1 || untold.is_none(), "INV-47", || {
+            format!("node {id} serves before vnode {untold:?} was told what is its own")
+        })
+    }
+
     /// What keeps the vnodes from being those of the ring, on every node; `None` when nothing does.
     pub(super) fn ring_unsettled(&self) -> Option<String> {
         let (leader, _) = self.leader(CLUSTER_GROUP)?;
         let topology = self.nodes[&leader].process.as_ref()?.node.cluster_tables().topology()?;
-        let gone = (0..topology.next_vnode.0).map(VnodeId).filter(|vnode| topology.ring.token(*vnode).is_none());
+        let gone =
+            (0..topology.next_vnode.0).map(VnodeId).filter(|vnode| topology.ring.token(*vnode).is_none());
         for vnode in gone {
             let has = |node: &super::node::Node| {
                 node.process.as_ref().is_some_and(|process| process.node.has_group(vnode))

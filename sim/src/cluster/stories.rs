@@ -276,3 +276,60 @@ impl World {
         files.len()
     }
 }
+
+/// The ring gets more vnodes and fewer, and whoever leads the cluster's group loses power again and again meanwhile: at
+/// another moment of the change each time (P-34).
+pub fn interrupted_ring(seed: u64, options: Options) -> Result<Summary, Failure> {
+    let mut world = three(seed, options);
+    tell(&mut world, |world| {
+        let ids = world.settle_down()?;
+        for number in 0..12 {
+            world.request(ids[number % 3], Op::Create(format!("t{number}")))?;
+        }
+        for (at, to) in (0..).zip([3_u32, 1, 2]) {
+            for round in 0..6 {
+                let Some((leader, _)) = world.leader(CLUSTER_GROUP) else {
+                    let until = world.now + STEP;
+                    world.run_until(until)?;
+                    continue;
+                };
+                world.request(leader, Op::Reshard(to))?;
+                let moment = (seed * 7_919 + at * 30_011 + round * 15_013) % 90_000;
+                let until = world.now + 1_000 + moment;
+                world.run_until(until)?;
+                world.end(leader, true);
+                let until = world.now + 3_000_000;
+                world.run_until(until)?;
+                world.boot(leader)?;
+                let until = world.now + 2_000_000;
+                world.run_until(until)?;
+            }
+            world.until_ring_has(to)?;
+        }
+        world.heal()
+    })
+}
+
+impl World {
+    /// People ask until the ring has so many vnodes.
+    fn until_ring_has(&mut self, vnodes: u32) -> Result<(), Violation> {
+        let deadline = self.now + 120_000_000;
+        loop {
+            ensure(self.now < deadline, "LIVENESS", || {
+                format!("the ring does not get {vnodes} vnodes: {}", self.describe())
+            })?;
+            if let Some((leader, _)) = self.leader(CLUSTER_GROUP) {
+                let tables = self.process(leader).node.cluster_tables();
+                let is_there = tables.topology().is_some_and(|topology| {
+                    topology.pending.is_none() && topology.ring.len() == vnodes as usize
+                });
+                if is_there {
+                    return Ok(());
+                }
+                self.request(leader, Op::Reshard(vnodes))?;
+            }
+            let until = self.now + 5 * STEP;
+            self.run_until(until)?;
+        }
+    }
+}

@@ -181,6 +181,7 @@ impl World {
     pub(super) fn is_ready(&mut self, id: NodeId) -> Result<(), Violation> {
         self.say(|| format!("node {id} is ready"));
         self.process(id).ready = true;
+        self.ready_is_told(id)?;
         for group in self.groups_of(id) {
             let applied = self.applied(id, group).unwrap_or_default();
             let process = &self.nodes[&id].process;

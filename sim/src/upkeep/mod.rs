@@ -80,7 +80,7 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seed {}: {}; replay: make sim WORLD=upkeep SEED={}", self.seed, self.violation, self.seed)
+        write!(f, "{}; replay: make sim WORLD=upkeep SEED={}", self.violation, self.seed)
     }
 }
 

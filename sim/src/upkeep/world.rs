@@ -210,7 +210,7 @@ impl World {
         self.calm();
         self.summary.lives += 1;
         self.now += self.rng.random_range(0..2_000_000);
-        if power && self.rng.random_bool(0.3) {
+        if self.rng.random_bool(0.4) {
             self.rot();
         }
     }
@@ -482,6 +482,7 @@ fn config(seed: u64, options: Options, rng: &mut SmallRng) -> broker::Config {
     config.store.preallocate_bytes = (0, 0);
     config.store.recycled_files_max = rng.random_range(0..3);
     config.store.recycled_bytes_min = 100;
+    (config.store.spare_files_max, config.store.spare_bytes, config.store.spare_piece_bytes) = (1, 600, 1000);
     config.store.journal_bytes = [0, 6000][rng.random_range(0..2)];
     config.raft_log.file_bytes = 16_384;
     config.retention.every = Duration::from_millis([200, 1000, 4000][rng.random_range(0..3)]);

@@ -22,14 +22,22 @@ const RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// This node's view of the lease.
 #[derive(Debug)]
 pub(super) struct Lease {
+    /// Made once in a process: it knows which fence was given back and which answers are late.
     holder: Option<Holder>,
+    /// This node led the cluster's group when it looked last.
+    leads: bool,
     /// The renewal that the tables here say was the last, and since when by this node's own clock.
     watched: Option<(Renewal, Instant)>,
 }
 
 impl Lease {
     pub(super) fn new() -> Self {
-        Self { holder: None, watched: None }
+        Self { holder: None, leads: false, watched: None }
+    }
+
+    fn holder(&mut self, now: Instant) -> &mut Holder {
+        let timing = || Timing::new(DURATION, RENEW_DEADLINE, RETRY_PERIOD).expect("they are in order");
+        self.holder.get_or_insert_with(|| Holder::new(timing(), now))
     }
 
     /// Looks at the lease as the tables here have it.
@@ -60,23 +68,17 @@ impl Node {
         let now = self.core.now;
         let mut actions = Vec::new();
         self.control.lease.watch(self.core.meta.cluster().lease(), now);
-        if self.control.lease.holder.is_none() {
-            if !self.core.meta.leads(crate::meta::CLUSTER) {
-                return;
-            }
-            let timing = Timing::new(DURATION, RENEW_DEADLINE, RETRY_PERIOD).expect("they are in order");
-            self.control.lease.holder = Some(Holder::new(timing, now));
-        }
         let leads = self.core.meta.leads(crate::meta::CLUSTER);
-        if let Some(holder) = &mut self.control.lease.holder {
-            if leads {
+        let led = std::mem::replace(&mut self.control.lease.leads, leads);
+        let holder = self.control.lease.holder(now);
+        match (led, leads) {
+            (false, false) => return,
+            (true, false) => holder.release(now, &mut actions),
+            (false, true) => {
+                holder.hurry(now);
                 holder.tick(now, &mut actions);
-            } else {
-                holder.release(now, &mut actions);
             }
-        }
-        if !leads {
-            self.control.lease.holder = None;
+            (true, true) => holder.tick(now, &mut actions),
         }
         self.lease_actions(actions);
     }
@@ -119,11 +121,11 @@ impl Node {
         }
     }
 
-    /// Gives the lease back. Whoever asks for it next, this node too, is given another fence.
+    /// Gives the lease back. Whoever asks for it next, this node at its next look too, is given another fence.
     pub(super) fn give_lease_back(&mut self) {
-        let Some(mut holder) = self.control.lease.holder.take() else { return };
+        let Some(holder) = &mut self.control.lease.holder else { return };
         let mut actions = Vec::new();
-        holder.release(self.core.now, &mut actions);
+        holder.turn(self.core.now, &mut actions);
         self.lease_actions(actions);
     }
 

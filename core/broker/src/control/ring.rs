@@ -184,9 +184,10 @@ impl Node {
     /// Vnodes of a ring of several that were not told what is theirs, with their arcs.
     fn unset_arcs<'a>(&'a self, topology: &'a Topology) -> impl Iterator<Item = (VnodeId, Share)> + 'a {
         let several = topology.ring.len() > 1;
-        let arcs = topology.ring.arcs().filter(move |(vnode, _)| {
-            several && self.core.meta.tables_of(*vnode).arc() == Share::Whole
-        });
+        let arcs = topology
+            .ring
+            .arcs()
+            .filter(move |(vnode, _)| several && self.core.meta.tables_of(*vnode).arc() == Share::Whole);
         arcs.map(|(vnode, arc)| (vnode, Share::Arc(arc)))
     }
 

@@ -6,9 +6,7 @@ use bytes::Bytes;
 use peer::message::copy::{self, Frame, OfCopy};
 use storage::disk;
 use storage::format::batch::{Batch, Header, Seed};
-use storage::store::{
-    Damage, DamageClass, Error, Extent, FailReason, Reply, Report, Request, State,
-};
+use storage::store::{Damage, DamageClass, Error, Extent, FailReason, Reply, Report, Request, State};
 use types::{SegmentId, limits};
 
 /// A frame that is not what its checksums say, or of a later format.
@@ -311,7 +309,13 @@ mod tests {
     fn every_request_comes_through() {
         let segment = segment(3);
         let requests = [
-            Request::Create { segment, base: Offset(1), epoch: Epoch(2), expect_full: true, rebuilding: true },
+            Request::Create {
+                segment,
+                base: Offset(1),
+                epoch: Epoch(2),
+                expect_full: true,
+                rebuilding: true,
+            },
             Request::Append { segment, epoch: Epoch(2), batch: a_batch(segment) },
             Request::Read { segment, from: Offset(4), bytes_max: 77 },
             Request::SeekTime { segment, at: WallTime(6) },

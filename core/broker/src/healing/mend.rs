@@ -77,7 +77,9 @@ impl Job {
 
     /// Those that can give records, the whole ones first.
     fn sources(&self, target: NodeId) -> Vec<NodeId> {
-        let may = |node: &NodeId| *node != target && (self.is(*node, Found::Mendable) || self.is(*node, Found::Failed));
+        let may = |node: &NodeId| {
+            *node != target && (self.is(*node, Found::Mendable) || self.is(*node, Found::Failed))
+        };
         let whole = self.found.keys().copied().filter(|node| self.is(*node, Found::Whole) && *node != target);
         whole.chain(self.found.keys().copied().filter(may)).collect()
     }
@@ -87,7 +89,8 @@ impl Node {
     /// The copies of a segment are to be looked at, if it is this node's to do so.
     pub(super) fn mend_soon(&mut self, segment: SegmentId) {
         self.healing.settled.remove(&segment);
-        if self.leads_segment(segment) && self.has_others() && self.healing.to_mend.len() < MENDS_WAITING_MAX {
+        if self.leads_segment(segment) && self.has_others() && self.healing.to_mend.len() < MENDS_WAITING_MAX
+        {
             self.healing.to_mend.push_back(segment);
             self.mend_more();
         }
@@ -161,7 +164,8 @@ impl Node {
     /// Makes the next copy whole, or goes on to who shall hold the segment.
     fn mend_next(&mut self, key: (SegmentId, u64)) {
         let segment = key.0;
-        let listed = self.core.meta.of(segment.range.topic).segment(segment).map(|listed| listed.replicas.clone());
+        let listed =
+            self.core.meta.of(segment.range.topic).segment(segment).map(|listed| listed.replicas.clone());
         let Some(job) = self.mend_job(key) else { return };
         // Others had other plans for it, or it is gone.
         if listed.as_ref() != Some(&job.replicas) {
@@ -284,7 +288,9 @@ impl Node {
             living.belonging.contains(node) && !living.lost.contains(node) && !broken.contains(node)
         };
         let keep: Vec<NodeId> = job.replicas.iter().copied().filter(stays).collect();
-        let usable = |node: &NodeId| !broken.contains(node) && (!job.tried.contains(node) || job.is(*node, Found::Whole));
+        let usable = |node: &NodeId| {
+            !broken.contains(node) && (!job.tried.contains(node) || job.is(*node, Found::Whole))
+        };
         let able = living.able.iter().copied().filter(usable);
         let alive: BTreeSet<NodeId> = keep.iter().copied().chain(able).collect();
         let wanted = placing::healed(Item::Segment(segment), &keep, &alive, rf, None);

@@ -100,6 +100,16 @@ enum What {
 }
 
 impl Healing {
+    /// Segments that could not be ended, and are tried again.
+    pub(crate) fn unavailable(&self) -> usize {
+        self.resting.len()
+    }
+
+    /// Segments whose copies are looked at or made whole, or wait for it.
+    pub(crate) fn mending(&self) -> usize {
+        self.mends.len() + self.to_mend.len()
+    }
+
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -139,7 +149,9 @@ impl Node {
             // It may come back with less than it had.
             let meta = &self.core.meta;
             let holds = |segment: &SegmentId| {
-                meta.of(segment.range.topic).segment(*segment).is_some_and(|listed| listed.replicas.contains(&node))
+                meta.of(segment.range.topic)
+                    .segment(*segment)
+                    .is_some_and(|listed| listed.replicas.contains(&node))
             };
             self.healing.settled.retain(|segment| !holds(segment));
             return;

@@ -30,12 +30,14 @@ impl Node {
         let meta = &self.core.meta;
         let led: Vec<VnodeId> = meta.led_groups().collect();
         let of = move |vnode: VnodeId| (vnode, meta.tables_of(vnode));
-        let all = led.into_iter().map(of).flat_map(|(vnode, tables)| {
-            tables.segments().map(move |(id, segment)| (vnode, id, segment))
-        });
+        let all = led
+            .into_iter()
+            .map(of)
+            .flat_map(|(vnode, tables)| tables.segments().map(move |(id, segment)| (vnode, id, segment)));
         // While a topic moves it may be in two.
         let home = move |topic| meta.home(topic);
-        all.filter(move |(vnode, id, _)| home(id.range.topic) == Some(*vnode)).map(|(_, id, segment)| (id, segment))
+        all.filter(move |(vnode, id, _)| home(id.range.topic) == Some(*vnode))
+            .map(|(_, id, segment)| (id, segment))
     }
 
     /// Ends the segments whose primary is gone.
@@ -105,7 +107,8 @@ impl Node {
     fn look_again(&mut self) {
         let healing = &mut self.healing;
         let from = healing.looked.map_or(Bound::Unbounded, Bound::Excluded);
-        let next: Vec<SegmentId> = healing.settled.range((from, Bound::Unbounded)).take(AGAIN_MAX).copied().collect();
+        let next: Vec<SegmentId> =
+            healing.settled.range((from, Bound::Unbounded)).take(AGAIN_MAX).copied().collect();
         healing.looked = next.last().copied().filter(|_| next.len() == AGAIN_MAX);
         healing.settled.retain(|segment| next.binary_search(segment).is_err());
     }
@@ -151,7 +154,8 @@ impl Node {
                 && segment.replicas.first() == Some(&own)
                 && segment.replicas.iter().any(|node| !living.belonging.contains(node))
         };
-        let active = self.ranges.keys().filter_map(|range| self.core.meta.of(range.topic).active_segment(*range));
+        let active =
+            self.ranges.keys().filter_map(|range| self.core.meta.of(range.topic).active_segment(*range));
         let leaving: Vec<SegmentId> = active.filter(|(_, listed)| leaves(listed)).map(|(id, _)| id).collect();
         for segment in leaving {
             self.roll(segment.range, Cause::Moved);

@@ -140,7 +140,14 @@ impl Node {
     }
 
     /// Records were carried for a segment that is being ended, or not.
-    pub(super) fn seal_filled(&mut self, segment: SegmentId, number: u64, round: u32, to: NodeId, filled: Filled) {
+    pub(super) fn seal_filled(
+        &mut self,
+        segment: SegmentId,
+        number: u64,
+        round: u32,
+        to: NodeId,
+        filled: Filled,
+    ) {
         let Some(job) = self.healing.seals.get_mut(&segment).filter(|job| job.number == number) else {
             return;
         };
@@ -172,7 +179,9 @@ impl Node {
     /// The tables say that a segment ended, whoever had it recorded. What this node remembers of it is put right.
     fn segment_ended(&mut self, segment: SegmentId) {
         let listed = self.core.meta.of(segment.range.topic).segment(segment);
-        let Some((start, end)) = listed.and_then(|listed| Some((listed.start, listed.end()?))) else { return };
+        let Some((start, end)) = listed.and_then(|listed| Some((listed.start, listed.end()?))) else {
+            return;
+        };
         self.ended_by(segment);
         self.sealed_elsewhere(segment);
         if end == start {
@@ -213,7 +222,9 @@ impl Node {
         let Some(job) = self.healing.seals.remove(&segment) else { return };
         let tries = job.tries.saturating_add(1);
         let at = self.core.now.plus(RETRY_AFTER.saturating_mul(tries).min(RETRY_AFTER_MAX));
-        self.healing.resting.insert(segment, Resting { at, tries, cause: job.cause, epoch: job.sealing.epoch() });
+        self.healing
+            .resting
+            .insert(segment, Resting { at, tries, cause: job.cause, epoch: job.sealing.epoch() });
         self.seal_more();
     }
 

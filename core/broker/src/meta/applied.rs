@@ -10,9 +10,9 @@ use peer::message::{ProposeRefusal, ProposeReply};
 use raft::ProposalId;
 use types::{RaftIndex, VnodeId};
 
+use super::detour::Proposed;
 use super::origin::Origin;
 use super::tables::Applied;
-use super::detour::Proposed;
 use super::{CLUSTER, Decided, Fate, Meta, Outcome, Then};
 use crate::cluster;
 

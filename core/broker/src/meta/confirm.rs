@@ -32,6 +32,8 @@ pub(crate) enum Purpose {
     Retention,
     /// Copies are about to be compared with the tables.
     Orphans,
+    /// Requests know more than the tables here.
+    Cursors,
 }
 
 /// How far one group is.

@@ -87,7 +87,7 @@ impl Meta {
     }
 
     /// The vnode where a topic of that name belongs: by the ring, and by the one to come where it already holds.
-    pub(super) fn home_of(&self, name: &TopicName) -> VnodeId {
+    pub(crate) fn home_of(&self, name: &TopicName) -> VnodeId {
         let Some(topology) = self.cluster().topology() else { return VNODE };
         let place = place_of(name);
         let now = topology.ring.route(place).unwrap_or(VNODE);
@@ -313,9 +313,12 @@ fn cover_all(arcs: &[RingArc]) -> bool {
         }
     }
     runs.sort_unstable();
-    let reached = runs.iter().try_fold(0, |reached, (first, end)| {
-        if *first <= reached { Some(reached.max(*end)) } else { None }
-    });
+    let reached = runs.iter().try_fold(
+        0,
+        |reached, (first, end)| {
+            if *first <= reached { Some(reached.max(*end)) } else { None }
+        },
+    );
     reached == Some(PLACES)
 }
 

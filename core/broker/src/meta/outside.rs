@@ -213,7 +213,8 @@ impl Meta {
         let news = self.follows.answered(ask, reply, self.now);
         // The node became a replica while the answer was on its way: what the answer brings, the replica is about to
         // apply, and whoever waits for it would be told that it was there already.
-        match news.filter(|(group, _)| self.is_followed(*group)) {
+        // Of a vnode that left the ring nothing is here any more that entries would continue.
+        match news.filter(|(group, _)| self.is_followed(*group) && !self.is_gone(*group)) {
             Some((group, News::Entries(first, entries))) => {
                 let gap = usize::from(entries.len() > 1 && self.planted.has(Bug::FollowPastGap));
                 for (index, entry) in (first.0..).zip(entries).skip(gap) {

@@ -6,6 +6,7 @@ mod operator;
 mod records;
 mod replicas;
 mod ring;
+mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

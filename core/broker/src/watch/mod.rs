@@ -138,12 +138,7 @@ impl Node {
 
     /// Lets a reader wait until its node is told how far it may go; `None` when that is on its way, and the reader when
     /// it cannot be.
-    pub(crate) fn look_first(
-        &mut self,
-        id: RequestId,
-        range: RangeId,
-        reading: Reading,
-    ) -> Option<Reading> {
+    pub(crate) fn look_first(&mut self, id: RequestId, range: RangeId, reading: Reading) -> Option<Reading> {
         let Some(segment) = self.look(range) else { return Some(reading) };
         self.watches.of(segment).readers.push(id);
         self.reads.wait(id, reading);

@@ -126,7 +126,8 @@ impl Node {
 
     /// Something happened in a range: those who wait to be told are, if there is something to tell.
     pub(crate) fn tell_watchers(&mut self, range: RangeId) {
-        let Some(segment) = self.told.parked.get(&range).and_then(|parked| Some(parked.first()?.segment)) else {
+        let Some(segment) = self.told.parked.get(&range).and_then(|parked| Some(parked.first()?.segment))
+        else {
             return;
         };
         let reply = self.how_far(segment);

@@ -71,6 +71,15 @@ fn damage_is_removed_only_once_another_copy_was_read_through() {
 }
 
 #[test]
+fn what_cannot_even_be_read_is_written_over_once_another_was_read_through() {
+    let mut repair = repair(&[1]);
+    assert_eq!(repair.answered(Answer::Unreadable), Ask::Verify { node: NodeId(1) });
+    assert_eq!(repair.answered(EXACT), Ask::Remove { node: TARGET });
+    assert_eq!(repair.answered(Answer::Unreadable), Ask::Make { node: TARGET, epoch: Epoch(2) });
+    assert_eq!(repair.answered(Answer::Made), fill(1, 10));
+}
+
+#[test]
 fn nothing_is_removed_when_nobody_else_has_it() {
     let mut alone = repair(&[]);
     assert_eq!(alone.answered(at(14, Health::Damaged)), Ask::Failed(Failure::NoSource));

@@ -157,6 +157,7 @@ impl Store {
         if !self.start.done {
             return self.desk.reply(id, Reply::Failed(Error::Overloaded));
         }
+        self.clear_the_way(&request);
         if let Some(copy) = self.copies.get_mut(&segment) {
             copy.request(&mut self.desk, id, request);
             return self.bury(segment);
@@ -177,6 +178,18 @@ impl Store {
             | Request::Latch { .. }
             | Request::Verify { .. }
             | Request::Inspect { .. } => self.desk.reply(id, Reply::Failed(Error::NoSuchSegment)),
+        }
+    }
+
+    /// A copy that nobody can read is in the way of one that is to be made in its place: like what a creation that
+    /// failed has left, it is written over. Whoever asks for that has seen that it is not needed.
+    fn clear_the_way(&mut self, request: &Request) {
+        if let Request::Create { segment, base, rebuilding: true, .. } = request
+            && self.status(*segment) == Some(Status::Unreadable)
+        {
+            self.copies.remove(segment);
+            self.desk.journal.forget(*segment);
+            self.desk.half_created.insert(*segment, *base);
         }
     }
 

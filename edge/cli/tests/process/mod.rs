@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// Of a broker's output, when a test fails.
+const SHOWN_LINES: usize = 60;
+
 /// Where a broker keeps its data and listens; outlives the processes that serve it.
 pub(crate) struct Place {
     pub(crate) dir: tempfile::TempDir,
@@ -180,10 +183,14 @@ impl Drop for Broker {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        let output = self.output();
         if std::thread::panicking() {
+            // Every look at a broker leaves a line that somebody was let in.
+            let lines: Vec<&str> = output.lines().filter(|line| !line.contains(" audit: ")).collect();
+            let from = lines.len().saturating_sub(SHOWN_LINES);
+            eprintln!("{} said last:\n{}", self.log.display(), lines[from..].join("\n"));
             return;
         }
-        let output = self.output();
         let loud =
             |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ") || line.contains("panicked");
         let unexpected: Vec<&str> = output
@@ -197,12 +204,20 @@ impl Drop for Broker {
 
 /// Looks again and again until `condition` holds; panics when it takes too long.
 #[track_caller]
-pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, condition: impl FnMut() -> bool) {
+    assert!(wait_until(condition), "waited too long for {what}");
+}
+
+/// The same; `false` when it takes too long.
+pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + DEADLINE;
     while !condition() {
-        assert!(Instant::now() < deadline, "waited too long for {what}");
+        if Instant::now() >= deadline {
+            return false;
+        }
         std::thread::park_timeout(Duration::from_millis(5));
     }
+    true
 }
 
 fn free_ports() -> (u16, u16) {

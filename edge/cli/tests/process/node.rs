@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::{Client, ClusterStatus, Options};
 use tokio::runtime::Runtime;
 
-use super::{Broker, Place, wait_for};
+use super::{Broker, Place, wait_for, wait_until};
 
 /// Of every cluster of the tests.
 pub(crate) const SECRET: &str = "what all nodes of this cluster know";
@@ -115,14 +115,21 @@ pub(crate) fn ready(nodes: &[&Node]) {
 /// Both groups have all their members, a vote each, and one leader.
 #[track_caller]
 pub(crate) fn settled(nodes: &[&Node]) {
-    wait_for("every group to have all its members", || {
-        let all = |name: &str| nodes.iter().map(|node| node.series(name)).collect::<Option<Vec<u64>>>();
-        let sum = |name: &str| all(name).map(|values| values.iter().sum::<u64>());
-        all("malachi_raft_groups") == Some(vec![2; nodes.len()])
-            && sum("malachi_raft_groups_led") == Some(2)
-            && sum("malachi_raft_learners") == Some(0)
-            && sum("malachi_raft_groups_leaderless") == Some(0)
+    const SERIES: [&str; 4] = [
+        "malachi_raft_groups",
+        "malachi_raft_groups_led",
+        "malachi_raft_learners",
+        "malachi_raft_groups_leaderless",
+    ];
+    let count = nodes.len() as u64;
+    let mut told = Vec::new();
+    let is_so = wait_until(|| {
+        told = nodes.iter().map(|node| SERIES.map(|name| node.series(name))).collect();
+        let sum = |at: usize| told.iter().map(|of_node| of_node[at]).sum::<Option<u64>>();
+        let all_members = told.iter().all(|of_node| of_node[0] == Some(2));
+        all_members && [0, 1, 2, 3].map(sum) == [Some(2 * count), Some(2), Some(0), Some(0)]
     });
+    assert!(is_so, "every group has all its members: {SERIES:?} are {told:?}");
 }
 
 pub(crate) fn create(node: &Node, topic: &str, runtime: &Runtime) {

@@ -22,6 +22,8 @@ const CORE: &[Series] = &[
     ("malachi_ranges", "Ranges this node appends to, or has to end a segment of", |o| count(o.gauges.ranges)),
     ("malachi_open_segments", "Segments that take records", |o| count(o.gauges.open_segments)),
     ("malachi_stopped_ranges", "Ranges that take no records until a person has looked", |o| count(o.gauges.stopped_ranges)),
+    ("malachi_segments_unavailable", "Segments to be ended of which too few copies can tell where", |o| count(o.gauges.unavailable_segments)),
+    ("malachi_segments_mending", "Ended segments whose copies this node looks at, or makes whole", |o| count(o.gauges.mending_segments)),
     ("malachi_blocked_ranges", "Ranges that wait for the ones they came of to end", |o| count(o.gauges.blocked_ranges)),
     ("malachi_produces_waiting", "Produce requests without an answer", |o| count(o.gauges.produces.0)),
     ("malachi_produce_bytes_waiting", "Their bytes", |o| count(o.gauges.produces.1)),

@@ -101,7 +101,8 @@ impl World {
         if self.records.mix.is_none() {
             return Ok(());
         }
-        let Some(end) = listed.end() else { return Ok(()) };
+        // What never took a record needs no copy.
+        let Some(end) = listed.end().filter(|end| *end > listed.start) else { return Ok(()) };
         let mut whole = 0;
         for id in &listed.replicas {
             let Some(node) = self.nodes.get(id) else {
@@ -147,7 +148,9 @@ impl World {
                 let Some(end) = listed.end() else { continue };
                 if listed.replicas.len() < wanted {
                     let replicas = &listed.replicas;
-                    return Ok(Some(format!("{segment} is on {replicas:?}, {wanted} of {factor} are wanted")));
+                    return Ok(Some(format!(
+                        "{segment} is on {replicas:?}, {wanted} of {factor} are wanted"
+                    )));
                 }
                 for id in &listed.replicas {
                     let held = disks.get(id).and_then(|disk| disk.get(&segment));
@@ -164,7 +167,19 @@ impl World {
                 }
             }
         }
-        Ok(None)
+        Ok(self.orphan(&disks))
+    }
+
+    /// A copy on a node that no tables list there.
+    fn orphan(&self, disks: &Disks) -> Option<String> {
+        let tables = self.furthest_tables();
+        let is_listed = |id: NodeId, segment: SegmentId| {
+            let mut listed = tables.iter().filter_map(|tables| tables.segment(segment));
+            listed.any(|listed| listed.replicas.contains(&id))
+        };
+        let mut copies = disks.iter().flat_map(|(id, disk)| disk.keys().map(|segment| (*id, *segment)));
+        let (id, segment) = copies.find(|(id, segment)| !is_listed(*id, *segment))?;
+        Some(format!("nobody lists {segment} on node {id}"))
     }
 }
 
@@ -188,10 +203,13 @@ fn alike(disks: &Disks) -> Result<(), Violation> {
         for (segment, held) in disk {
             inv_08::gapless(*segment, *id, held.extent.base, &held.batches)?;
             match first.get(segment) {
-                Some((other, before)) => inv_08::same(*segment, (*other, &before.batches), (*id, &held.batches))?,
+                Some((other, before)) => {
+                    inv_08::same(*segment, (*other, &before.batches), (*id, &held.batches))?
+                }
                 None => {}
             }
-            let is_longer = first.get(segment).is_none_or(|(_, other)| other.batches.len() < held.batches.len());
+            let is_longer =
+                first.get(segment).is_none_or(|(_, other)| other.batches.len() < held.batches.len());
             if is_longer {
                 first.insert(*segment, (*id, held));
             }

@@ -94,9 +94,9 @@ impl World {
                 inv_25::no_end(format!("reader {at} on node {id}"), before_it)?;
                 self.turn_page(at, fetched)
             }
-            Reply::Failed(
-                reason @ (wire::Reason::InternalError | wire::Reason::PermissionDenied),
-            ) => Err(Violation::new("READS", format!("node {id} answers a good reader with {reason:?}"))),
+            Reply::Failed(reason @ (wire::Reason::InternalError | wire::Reason::PermissionDenied)) => {
+                Err(Violation::new("READS", format!("node {id} answers a good reader with {reason:?}")))
+            }
             Reply::Failed(_) => {
                 self.summary.reads_failed += 1;
                 Ok(())
@@ -137,7 +137,8 @@ impl World {
             None => Vec::new(),
         };
         let root = RangeId { topic, seq: RangeSeq(0) };
-        let root = tables.range(root).map(|range| Tile { range: RangeSeq(0), span: range.span, next: Offset(0) });
+        let root =
+            tables.range(root).map(|range| Tile { range: RangeSeq(0), span: range.span, next: Offset(0) });
         let tiles = if tiles.is_empty() { root.into_iter().collect() } else { tiles };
         tiles.into_iter().find_map(|tile| {
             let range = tables.range(RangeId { topic, seq: tile.range })?;

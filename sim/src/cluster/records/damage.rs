@@ -114,9 +114,8 @@ impl World {
             }
             Harm::Cut => {
                 let files = disk.list(Side::View).into_iter();
-                let mut logs = files.filter(|(path, _)| {
-                    path.strip_prefix(&inside).is_some_and(layout::is_log)
-                });
+                let mut logs =
+                    files.filter(|(path, _)| path.strip_prefix(&inside).is_some_and(layout::is_log));
                 if let Some((path, Found::File(len))) = logs.next() {
                     disk.cut_file(&path, usize::try_from(len * cut / 100).unwrap_or(0));
                 }
@@ -150,9 +149,10 @@ impl World {
     /// Whether some segment is listed with a node, as whoever is furthest has it.
     pub(in crate::cluster) fn holds_records(&self, id: NodeId) -> bool {
         self.records.is_on()
-            && self.furthest_tables().into_iter().any(|tables| {
-                tables.segments().any(|(_, listed)| listed.replicas.contains(&id))
-            })
+            && self
+                .furthest_tables()
+                .into_iter()
+                .any(|tables| tables.segments().any(|(_, listed)| listed.replicas.contains(&id)))
     }
 
     /// Whether all that a node holds survives its loss.

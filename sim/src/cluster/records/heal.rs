@@ -73,7 +73,10 @@ impl World {
                         break;
                     }
                     ensure(self.now < began + PATIENCE / 3, "LIVENESS", || {
-                        format!("node {id} takes no records of client {at}, last: {}", self.records.producers[at].last)
+                        format!(
+                            "node {id} takes no records of client {at}, last: {}",
+                            self.records.producers[at].last
+                        )
                     })?;
                 }
             }

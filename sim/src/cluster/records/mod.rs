@@ -132,6 +132,11 @@ impl Records {
         let Some(mix) = self.mix else { return };
         config.segment_replicas = mix.factor;
         config.segment_bytes = mix.segment_bytes;
+        config.scrub.every = Some(Duration::from_secs(3));
+        config.scrub.copies_per_pass = 10;
+        config.orphan_sweep.every = Duration::from_secs(4);
+        config.orphan_sweep.min_age = Duration::from_secs(10);
+        config.orphan_sweep.sightings = 2;
         config.segment_age = mix.segment_age;
         config.store.tail_cache_bytes = mix.tail_cache_bytes;
         config.store.journal_bytes = mix.journal_bytes;
@@ -217,13 +222,7 @@ impl World {
     }
 
     /// A client asks a node.
-    fn ask_for(
-        &mut self,
-        id: NodeId,
-        asked: Asked,
-        wait_ms: u32,
-        request: Request,
-    ) -> Result<(), Violation> {
+    fn ask_for(&mut self, id: NodeId, asked: Asked, wait_ms: u32, request: Request) -> Result<(), Violation> {
         let number = self.number();
         let connection = match asked {
             Asked::Produce { producer, .. } => 100 + producer,

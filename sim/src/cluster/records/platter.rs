@@ -65,21 +65,12 @@ pub(super) fn held(disk: &SimDisk) -> Result<BTreeMap<SegmentId, Held>, Violatio
         }
     }
     let config = Config { preallocate_bytes: (0, 0), spare_files_max: 0, ..Config::default() };
-    let mut look = Look {
-        disk: left,
-        store: Store::new(config),
-        replies: BTreeMap::new(),
-        has_started: false,
-        next: 0,
-    };
+    let mut look =
+        Look { disk: left, store: Store::new(config), replies: BTreeMap::new(), has_started: false, next: 0 };
     look.start()?;
     let is_here = |status: &Status| matches!(status, Status::Here(_));
-    let segments: Vec<SegmentId> = look
-        .store
-        .copies()
-        .filter(|(_, status)| is_here(status))
-        .map(|(segment, _)| segment)
-        .collect();
+    let segments: Vec<SegmentId> =
+        look.store.copies().filter(|(_, status)| is_here(status)).map(|(segment, _)| segment).collect();
     let mut all = BTreeMap::new();
     for segment in segments {
         if let Some(held) = look.read(segment)? {
@@ -95,7 +86,9 @@ impl Look {
         self.store.start(&mut out);
         self.act(out)?;
         while !self.has_started {
-            ensure(self.turn()?, "START", || "a store over what the platter holds does not start".to_owned())?;
+            ensure(self.turn()?, "START", || {
+                "a store over what the platter holds does not start".to_owned()
+            })?;
         }
         Ok(())
     }

@@ -124,6 +124,23 @@ fn a_copy_out_of_service_because_of_damage_is_made_anew_from_a_whole_one() {
     assert_eq!(cluster.read_all(1, "t"), ["a", "b"]);
 }
 
+/// Its directory is in the way of the copy that is to come.
+#[test]
+fn a_copy_that_cannot_even_be_read_is_made_anew() {
+    let mut cluster = with_ended(3, 3);
+    let (segment, _) = cluster.segments(0, "t")[0].clone();
+    for node in 0..3 {
+        cluster.nodes[node].log.flip("copy.meta", 20);
+        cluster.restart(node);
+        let status = |cluster: &Cluster| cluster.nodes[node].node.core.copy(segment);
+        assert_eq!(status(&cluster), Some(store::Status::Unreadable));
+        cluster.until("it is whole again", |cluster| cluster.is_healed((node + 1) % 3, "t", 3));
+        cluster.restart(node);
+        cluster.until("it is whole after another start", |cluster| cluster.is_healed(node, "t", 3));
+    }
+    assert_eq!(cluster.read_all(0, "t"), ["a", "b"]);
+}
+
 /// What nobody else has is never removed.
 #[test]
 fn damage_everywhere_is_kept() {
@@ -163,7 +180,10 @@ fn what_a_dead_node_held_is_held_by_another_after_a_while() {
     let other = (0..4).find(|node| *node != gone).unwrap();
     cluster.cut_off(gone);
     cluster.pass(Duration::from_secs(10));
-    assert!(cluster.segments(other, "t")[0].1.replicas.contains(&id(gone)), "a restart is to be over by then");
+    assert!(
+        cluster.segments(other, "t")[0].1.replicas.contains(&id(gone)),
+        "a restart is to be over by then"
+    );
     seen(&mut cluster, gone, Status::Down);
     let is_held = |cluster: &Cluster| cluster.segments(other, "t")[0].1.replicas.contains(&id(gone));
     cluster.until("another holds it", |cluster| cluster.is_healed(other, "t", 3) && !is_held(cluster));

@@ -9,9 +9,8 @@ fn primaries(cluster: &Cluster, node: usize, topic: &str) -> Vec<(SegmentId, usi
     let name = TopicName::new(topic.as_bytes()).unwrap();
     let meta = &cluster.nodes[node].node.core.meta;
     let Some((id, _)) = meta.topic_by_name(&name) else { return Vec::new() };
-    let active = meta.of(id).segments().filter(|(segment, listed)| {
-        segment.range.topic == id && listed.is_active()
-    });
+    let active =
+        meta.of(id).segments().filter(|(segment, listed)| segment.range.topic == id && listed.is_active());
     active.map(|(segment, listed)| (segment, usize::try_from(listed.replicas[0].0 - 1).unwrap())).collect()
 }
 
@@ -336,4 +335,86 @@ fn the_children_of_a_range_wait_for_its_node_and_not_for_ever() {
     cluster.pass(Duration::from_secs(2));
     assert_eq!(cluster.nodes[other].reply(waits), Some(Reply::Stored(1)));
     assert_eq!(all_of(&mut cluster, other, "t"), ["first", "c"]);
+}
+
+/// A primary that refuses one part and takes a later one, which it does not do of itself.
+#[test]
+fn each_part_is_told_its_own_outcome() {
+    use peer::message::part::{AppendReply, Refusal};
+    let (mut cluster, _, other) = begun();
+    let parts = [["a"].as_slice(), &["b", "b"], &["c", "c", "c"], &["d", "d", "d", "d"]];
+    let asked: Vec<RequestId> =
+        parts.iter().map(|values| cluster.nodes[other].send(produce("t", values))).collect();
+    let mut asks = VecDeque::new();
+    // The first opens the window; the others go together.
+    let mut take = |cluster: &mut Cluster| {
+        for action in std::mem::take(&mut cluster.nodes[other].outgoing) {
+            if let Action::Ask { to, ask, message: peer::Message::Append(append), .. } = action {
+                asks.push_back((to, ask, append.count));
+            }
+        }
+        std::mem::take(&mut asks)
+    };
+    let answer = |cluster: &mut Cluster, (to, ask, _): (NodeId, AskId, u32), reply: AppendReply| {
+        let message = peer::Message::AppendReply(reply);
+        cluster.nodes[other].step(Event::Peer(to, PeerEvent::Answered { ask, message }));
+    };
+    let first = take(&mut cluster);
+    assert_eq!(first.len(), 1);
+    answer(&mut cluster, first[0], AppendReply::Stored { count: 1 });
+    let rest = take(&mut cluster);
+    assert_eq!(rest.iter().map(|(.., count)| *count).collect::<Vec<_>>(), [2, 3, 4]);
+    answer(&mut cluster, rest[0], AppendReply::NotStored(Refusal::NoSuchTopic));
+    answer(&mut cluster, rest[1], AppendReply::Stored { count: 3 });
+    answer(&mut cluster, rest[2], AppendReply::Stored { count: 4 });
+    let told: Vec<_> = asked.iter().map(|id| cluster.nodes[other].reply(*id)).collect();
+    let stored = |count| Some(Reply::Stored(count));
+    assert_eq!(told, [stored(1), Some(failed(Reason::Unavailable)), stored(3), stored(4)]);
+    assert!(cluster.nodes[other].node.outlets.is_empty());
+}
+
+/// A node that hears of nothing for a while must not take what it has not heard of for wrong.
+#[test]
+fn a_cursor_of_another_node_is_good_here_once_the_tables_are() {
+    let (mut cluster, primary, other) = begun();
+    let third = 3 - primary - other;
+    assert!(matches!(cluster.ask(other, split(0)), Reply::Split { .. }));
+    assert_eq!(cluster.ask(other, produce_keyed("t", &[("a", "1"), ("b", "2")])), Reply::Stored(2));
+    // A cursor in the new ranges.
+    let Reply::Fetched(fetched) = cluster.ask(other, Request::Fetch(fetch("t"))) else { panic!() };
+    let cursor = Some(fetched.cursor);
+    // As if the split had not come there yet.
+    let known = |cluster: &Cluster| cluster.nodes[third].node.may_lag();
+    assert!(known(&cluster));
+    let unknown = types::cursor::Cursor::decode(cursor.as_ref().unwrap()).unwrap();
+    let mut tiles = unknown.tiles.clone();
+    tiles[0].range = RangeSeq(77);
+    let forged = types::cursor::Cursor { tiles, ..unknown };
+    let wrong = Request::Fetch(Fetch { cursor: Some(forged.encode()), ..fetch("t") });
+    assert_eq!(cluster.ask(third, wrong), failed(Reason::InvalidCursor));
+    let wrong = commit("t", "g", &forged.encode());
+    assert_eq!(cluster.ask(third, wrong), failed(Reason::InvalidCursor));
+    let right = Request::Fetch(Fetch { cursor: cursor.clone(), ..fetch("t") });
+    assert!(values(cluster.ask(third, right)).is_empty());
+    // Without anybody to ask nothing is said about it.
+    cluster.cut_off(third);
+    let wrong = Request::Fetch(Fetch { cursor: Some(forged.encode()), ..fetch("t") });
+    assert_eq!(cluster.ask(third, wrong), failed(Reason::Unavailable));
+    let nowhere = Request::Fetch(Fetch { group: name("g"), ..fetch("nowhere") });
+    assert_eq!(cluster.ask(third, nowhere.clone()), failed(Reason::Unavailable));
+    cluster.connect_again(third);
+    assert!(values(cluster.ask(third, nowhere)).is_empty());
+}
+
+#[test]
+fn a_reader_that_is_sent_to_a_node_that_lags_behind_loses_no_place() {
+    let (mut cluster, primary, other) = begun();
+    let third = 3 - primary - other;
+    assert_eq!(cluster.ask(other, create("late")), Reply::Created);
+    assert_eq!(cluster.ask(other, produce("late", &["a", "b"])), Reply::Stored(2));
+    let page = Request::Fetch(Fetch { max: 1, ..fetch("late") });
+    let Reply::Fetched(fetched) = cluster.ask(other, page) else { panic!() };
+    // Whether or not it has heard of the topic.
+    let more = Request::Fetch(Fetch { cursor: Some(fetched.cursor), ..fetch("late") });
+    assert_eq!(values(cluster.ask(third, more)), ["b"]);
 }

@@ -244,15 +244,28 @@ enum Told {
     Failed(wire::Effect),
 }
 
-/// Records are on their way when the primary goes; `steps` of what was to be done are done before.
-fn primary_goes(count: usize, steps: usize, comes_back: bool) {
-    primary_goes_with(count, steps, comes_back, |_| {});
+/// Records are on their way when a primary goes.
+#[derive(Clone, Copy, Debug)]
+struct Going {
+    count: usize,
+    /// Things that are done before.
+    steps: usize,
+    comes_back: bool,
+    /// Followers whose disks do nothing before.
+    slow: usize,
+    /// The client is the primary's, and the slow ones lose what they had not written.
+    at_primary: bool,
 }
 
-fn primary_goes_with(count: usize, steps: usize, comes_back: bool, change: impl Fn(&mut Config)) {
+fn primary_goes(going: Going, change: impl Fn(&mut Config)) {
+    let Going { count, steps, comes_back, slow, at_primary } = going;
     let (mut cluster, primary) = with_primary(count);
     cluster.nodes.iter_mut().for_each(|node| change(&mut node.node.core.config));
-    let client = (primary + 1) % count;
+    let (_, listed) = cluster.active(primary, "t").unwrap();
+    let slow: Vec<usize> = listed.replicas.iter().skip(1).take(slow).map(|node| at(*node)).collect();
+    slow.iter().for_each(|node| cluster.nodes[*node].log.hold = true);
+    let other = (primary + 1) % count;
+    let client = if at_primary { primary } else { other };
     let sent: Vec<(String, RequestId)> = (0..12)
         .map(|n| {
             let value = format!("v{n}");
@@ -264,6 +277,11 @@ fn primary_goes_with(count: usize, steps: usize, comes_back: bool, change: impl 
     if comes_back {
         cluster.restart(primary);
     } else {
+        cluster.cut_off(primary);
+    }
+    slow.iter().for_each(|node| cluster.nodes[*node].log.hold = false);
+    if at_primary {
+        slow.iter().for_each(|node| cluster.restart(*node));
         cluster.cut_off(primary);
     }
     cluster.until("everything is answered", |cluster| {
@@ -280,6 +298,7 @@ fn primary_goes_with(count: usize, steps: usize, comes_back: bool, change: impl 
             (value, told)
         })
         .collect();
+    let client = other;
     let mut last = cluster.ask(client, produce("t", &["last"]));
     for _ in 0..20 {
         if last == Reply::Stored(1) {
@@ -290,7 +309,7 @@ fn primary_goes_with(count: usize, steps: usize, comes_back: bool, change: impl 
     }
     assert_eq!(last, Reply::Stored(1), "the range goes on");
     let all = cluster.read_all(client, "t");
-    let context = format!("{count} nodes, {steps} steps, back {comes_back}: {told:?} {all:?}");
+    let context = format!("{going:?}: {told:?} {all:?}");
     assert_eq!(all.first().map(String::as_str), Some("first"), "{context}");
     for (value, told) in &told {
         let times = all.iter().filter(|found| *found == value).count();
@@ -331,21 +350,27 @@ impl Cluster {
 
 #[test]
 fn nothing_acknowledged_is_missing_wherever_the_primary_goes() {
-    for count in [3, 5] {
-        for steps in 0..40 {
-            primary_goes(count, steps, false);
+    for (count, slow) in [(3, 0), (3, 1), (3, 2), (5, 0), (5, 1)] {
+        for steps in 0..30 {
+            primary_goes(Going { count, steps, comes_back: false, slow, at_primary: false }, |_| {});
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_missing_when_followers_lose_what_they_had_not_written() {
+    for slow in [1, 2] {
+        for steps in 0..30 {
+            primary_goes(Going { count: 3, steps, comes_back: false, slow, at_primary: true }, |_| {});
         }
     }
 }
 
 #[test]
 fn nothing_acknowledged_is_missing_wherever_the_primary_starts_again() {
-    for count in [1, 2, 3] {
-        for steps in 0..40 {
-            if count == 1 {
-                continue;
-            }
-            primary_goes(count, steps, true);
+    for (count, slow) in [(2, 0), (2, 1), (3, 0), (3, 1)] {
+        for steps in 0..30 {
+            primary_goes(Going { count, steps, comes_back: true, slow, at_primary: false }, |_| {});
         }
     }
 }
@@ -384,8 +409,8 @@ fn an_acknowledgement_that_is_too_early_is_found_out() {
     use crate::planted::Bug;
     for bug in [Bug::AckUnreplicated, Bug::CountPrimaryTwice] {
         let found = (0..60).any(|steps| {
-            let run = || primary_goes_with(3, steps, false, |config| config.bug = Some(bug));
-            std::panic::catch_unwind(run).is_err()
+            let going = Going { count: 3, steps, comes_back: false, slow: 2, at_primary: true };
+            std::panic::catch_unwind(|| primary_goes(going, |config| config.bug = Some(bug))).is_err()
         });
         assert!(found, "{bug:?} was not found");
     }

@@ -6,9 +6,8 @@ use types::{TopicName, VnodeId};
 use super::operator::{as_resharding, reshard};
 use super::*;
 
-const TOPICS: [&str; 16] = [
-    "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11", "t12", "t13", "t14", "t15",
-];
+const TOPICS: [&str; 16] =
+    ["t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11", "t12", "t13", "t14", "t15"];
 
 impl Bench {
     /// How many topics each vnode of the ring has; each topic is on the vnode the ring says, and on no other.
@@ -118,9 +117,7 @@ fn three_nodes_spread_topics_over_the_vnodes() {
     for (at, topic) in TOPICS.into_iter().enumerate() {
         assert_eq!(cluster.ask(at % 3, create(topic)), Reply::Created);
     }
-    cluster.until("the vnodes have grown", |cluster| {
-        (0..8).all(|vnode| cluster.voters(VnodeId(vnode)) == 3)
-    });
+    cluster.until("the vnodes have grown", |cluster| (0..8).all(|vnode| cluster.voters(VnodeId(vnode)) == 3));
     cluster.until("all is known", |cluster| {
         cluster.nodes.iter().all(|node| node.spread().iter().sum::<usize>() == TOPICS.len())
     });
@@ -193,7 +190,10 @@ fn three_nodes_get_more_vnodes_and_fewer_while_they_are_asked() {
         cluster.restart(node);
         cluster.until("it serves again", |cluster| cluster.nodes[node].ready);
         let topic = TOPICS[node];
-        assert_eq!(page_of(cluster.ask(node, Request::Fetch(fetch(topic)))).values, ["a", "b", "b", "b", "b"]);
+        assert_eq!(
+            page_of(cluster.ask(node, Request::Fetch(fetch(topic)))).values,
+            ["a", "b", "b", "b", "b"]
+        );
     }
 }
 
