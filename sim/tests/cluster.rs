@@ -22,6 +22,7 @@ fn eighty_seeds_keep_every_promise() {
     assert!(total.acknowledged > 8000 && total.unknown > 1000 && total.reads > 6000, "{total:?}");
     assert!(total.partitions > 300 && total.removed > 50 && total.wiped > 15, "{total:?}");
     assert!(total.compared > 40_000, "{total:?}");
+    assert!(total.probes > 300 && total.leaves > 30, "{total:?}");
 }
 
 /// What each of them found is in docs/simulation.md.
@@ -51,6 +52,9 @@ fn every_planted_bug_is_found() {
         (Bug::ResendUnknown, 200),
         (Bug::CountLearner, 20),
         (Bug::HearForeign, 20),
+        (Bug::AnyFence, 20),
+        (Bug::TakeLease, 60),
+        (Bug::KeepAttributes, 20),
         (Bug::ReadyUncovered, 40),
         (Bug::RemoveUncopied, 20),
     ] {
@@ -96,6 +100,16 @@ fn a_node_comes_back_after_an_hour() {
 fn a_change_of_the_ring_is_ended_however_often_it_is_interrupted() {
     for seed in 0..6 {
         stories::interrupted_ring(seed, Options::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn a_node_that_lost_its_snapshots_elects_nobody_and_removes_nothing() {
+    for seed in 0..2 {
+        for are_gone in [false, true] {
+            let told = stories::snapshots_lost(seed, are_gone, Options::default());
+            told.unwrap_or_else(|failure| panic!("{failure}"));
+        }
     }
 }
 

@@ -22,6 +22,25 @@ fn thirty_seeds_lose_no_record() {
     assert!(total.damaged > 8 && total.cuts > 60 && total.partitions > 60, "{total:?}");
 }
 
+#[test]
+fn while_one_copy_lags_and_another_is_gone_nothing_acknowledged_is_lost() {
+    for seed in 0..20 {
+        let told = records::stories::one_lags_one_is_deleted(seed, Options::default());
+        told.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn copies_that_hold_nothing_or_not_everything_yet_are_no_answer() {
+    for (bug, most) in [(Bug::CountNothing, 4), (Bug::CountRebuilding, 60)] {
+        let found = (0..most).any(|seed| {
+            let options = Options { bug: Some(bug), verbose: false };
+            records::stories::one_lags_one_is_deleted(seed, options).is_err()
+        });
+        assert!(found, "{bug:?} was not found in {most} runs of its story");
+    }
+}
+
 /// Runs seeds with a bug put in until one fails; gives how many it took.
 fn seeds_until_found(bug: Bug, most: u64) -> u64 {
     (0..most)

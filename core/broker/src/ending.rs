@@ -26,6 +26,7 @@ use storage::store::{self, Extent};
 use types::{Epoch, Offset, RangeId, SegmentId, WallTime};
 
 use crate::action::{Cause, Notice};
+use crate::followers::Crew;
 use crate::meta;
 use crate::node::{Node, Owner};
 use crate::planted::Bug;
@@ -418,8 +419,11 @@ impl Node {
     fn ended(&mut self, id: RangeId, end: Offset) {
         self.restart_done(id);
         let in_flight = self.ending(id).map(|(ending, _)| std::mem::take(&mut ending.in_flight));
+        let crew = self.ranges.get(&id).and_then(|range| range.crew.as_deref());
+        let is_quorum = crew.is_none_or(Crew::ends_on_a_quorum);
         self.dismiss(id, None);
-        self.settle_in_flight(id, in_flight.unwrap_or_default(), end);
+        let stored = if is_quorum { Ok(end) } else { Err(end) };
+        self.settle_in_flight(id, in_flight.unwrap_or_default(), stored);
         self.reopen(id);
         self.ancestor_ended(id);
         self.wake_past(id);

@@ -69,7 +69,12 @@ enum Start {
     Unborn,
     /// The cursor names what is not known here.
     Ahead,
-    Topic { of: (Bytes, TopicId), group: Option<GroupName>, tiles: Vec<Tile>, member: Option<Box<Membered>> },
+    Topic {
+        of: (Bytes, TopicId),
+        group: Option<GroupName>,
+        tiles: Vec<Tile>,
+        member: Option<Box<Membered>>,
+    },
 }
 
 impl Node {

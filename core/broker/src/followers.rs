@@ -86,6 +86,13 @@ impl Crew {
         wishes
     }
 
+    /// Whether as many copies as are needed to find the segment's end are a quorum too. Of an even number they are not:
+    /// what lies below the end may then be on fewer disks than an acknowledgement promises.
+    pub(crate) fn ends_on_a_quorum(&self) -> bool {
+        let copies = self.replicas.len();
+        quorum::seal_count(copies) >= quorum::ack_count(copies)
+    }
+
     fn follower(&self, node: NodeId) -> Option<usize> {
         self.replicas.iter().position(|replica| *replica == node).filter(|index| *index > 0)
     }

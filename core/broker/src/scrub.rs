@@ -50,6 +50,7 @@ impl Scrub {
     }
 
     /// What is wrong with a copy, if something was found.
+    #[cfg(test)]
     pub(crate) fn finding(&self, segment: SegmentId) -> Option<&str> {
         self.findings.get(&segment).map(String::as_str)
     }

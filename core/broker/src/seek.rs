@@ -170,7 +170,16 @@ impl Node {
         let error = match answer.or_failed() {
             store::Reply::Sought(offset) => return self.sought(id, segment, Ok(offset)),
             store::Reply::Failed(error) => error,
-            reply => unreadable(format!("not what was asked for: {reply:?}")),
+            reply @ (store::Reply::Created
+            | store::Reply::Appended { .. }
+            | store::Reply::Read(_)
+            | store::Reply::Fenced(_)
+            | store::Reply::Sealed(_)
+            | store::Reply::Rebuilt(_)
+            | store::Reply::Latched
+            | store::Reply::Verified(_)
+            | store::Reply::Deleted
+            | store::Reply::Inspected(_)) => unreadable(format!("not what was asked for: {reply:?}")),
         };
         let Some(mut seek) = self.seeks.remove(&id) else { return };
         seek.tried.push(holder);

@@ -508,14 +508,21 @@ impl Node {
     }
 
     /// A segment ended: answers what it has of the appends on their way, and lets the others be the first that the
-    /// next one takes.
-    pub(crate) fn settle_in_flight(&mut self, id: RangeId, in_flight: VecDeque<InFlight>, end: Offset) {
+    /// next one takes. Without a quorum (`Err`) nobody can say what is behind those that it has.
+    pub(crate) fn settle_in_flight(
+        &mut self,
+        id: RangeId,
+        in_flight: VecDeque<InFlight>,
+        stored: Result<Offset, Offset>,
+    ) {
+        let end = stored.unwrap_or_else(|end| end);
         let listed = self.core.meta.of(id.topic).range(id);
         let goes_on = listed.is_some_and(|range| range.state == RangeState::Active);
         let mut again = VecDeque::new();
         for mut append in in_flight {
             if append.end <= end {
-                self.append_answered(id, &append, Ok(append.count));
+                let result = stored.map(|_| append.count).map_err(|_| produce::Error::NoQuorum);
+                self.append_answered(id, &append, result);
                 continue;
             }
             match append.records.take() {

@@ -8,8 +8,8 @@ mod process;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
 use client::Record;
+use tokio::runtime::Runtime;
 
 use process::node::{Node, create, ready, runtime, sees, settled};
 use process::{Broker, wait_for};

@@ -13,7 +13,7 @@ pub fn skipped(reader: impl Display, record: impl Display, read: bool) -> Result
 }
 
 /// Judges a reader that was moved over `skipped` offsets while `gone` in front of it were stored no more, of which the
-/// node has counted `counted`; `first`: it remembers enough to count each move once.
+/// node has counted `counted`; `first`: nobody was moved from there before in this lifetime of the node.
 pub fn moved(
     reader: impl Display,
     skipped: u64,
@@ -25,7 +25,7 @@ pub fn moved(
         format!("{reader} is moved over {skipped} offsets, and {gone} in front of it are gone")
     })?;
     // A reader that lost its cursor may come to the same place again: that is not counted twice.
-    ensure(counted <= skipped && (counted > 0 || skipped == 0 || first), "INV-43", || {
+    ensure(counted <= skipped && (counted == skipped || !first), "INV-43", || {
         format!("{reader} is moved over {skipped} offsets, and {counted} are counted")
     })
 }

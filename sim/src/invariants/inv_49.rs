@@ -18,13 +18,16 @@ pub fn alone(
 ) -> Result<(), Violation> {
     match others.into_iter().find(|(other, _)| *other != holder.0) {
         None => Ok(()),
-        Some(other) => {
-            Err(Violation::new("INV-49", format!("{holder:?} and {other:?} believe to hold the lease at once")))
-        }
+        Some(other) => Err(Violation::new(
+            "INV-49",
+            format!("{holder:?} and {other:?} believe to hold the lease at once"),
+        )),
     }
 }
 
 /// Judges what is there against what was proposed under an old fence, and nobody else would propose.
 pub fn refused<T: PartialEq + Debug>(found: &T, old: &T, fence: FenceToken) -> Result<(), Violation> {
-    ensure(found != old, "INV-49", || format!("what was proposed under {fence:?}, which is over, is done: {old:?}"))
+    ensure(found != old, "INV-49", || {
+        format!("what was proposed under {fence:?}, which is over, is done: {old:?}")
+    })
 }

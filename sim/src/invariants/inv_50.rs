@@ -23,11 +23,7 @@ pub fn attributes(life: u64) -> BTreeMap<Arc<str>, Arc<str>> {
 }
 
 /// Judges what is listed of a node as of a life.
-pub fn of_this_life(
-    node: NodeId,
-    life: u64,
-    listed: &BTreeMap<Arc<str>, Arc<str>>,
-) -> Result<(), Violation> {
+pub fn of_this_life(node: NodeId, life: u64, listed: &BTreeMap<Arc<str>, Arc<str>>) -> Result<(), Violation> {
     ensure(*listed == attributes(life), "INV-50", || {
         format!("node {node} is listed in its life {life} with {listed:?}")
     })

@@ -31,6 +31,7 @@ pub mod inv_26;
 pub mod inv_27;
 pub mod inv_28;
 pub mod inv_29;
+pub mod inv_31;
 pub mod inv_35;
 pub mod inv_36;
 pub mod inv_37;

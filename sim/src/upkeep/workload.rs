@@ -25,6 +25,8 @@ pub(super) struct Readers {
     next: u64,
     /// The largest number each topic's reader has seen.
     seen: BTreeMap<TopicId, u64>,
+    /// Places that readers were at in this lifetime: what they are moved over there was counted.
+    passed: BTreeSet<(TopicId, Offset)>,
     /// Produces on their way.
     waiting: BTreeSet<RequestId>,
 }
@@ -32,6 +34,7 @@ pub(super) struct Readers {
 impl Readers {
     pub(super) fn life_ended(&mut self) {
         self.waiting.clear();
+        self.passed.clear();
     }
 }
 
@@ -184,7 +187,8 @@ impl World {
         });
         // Of a topic that is gone nothing is stored.
         let gone = stored.flatten().map_or(skipped, |first| first.since(start.min(first)));
-        inv_43::moved(TOPICS[topic], skipped, gone, self.counted, self.config.retention.skips_max > 1)?;
+        let first = self.readers.passed.insert((after.topic, start));
+        inv_43::moved(TOPICS[topic], skipped, gone, self.counted, first)?;
         self.summary.skipped += skipped;
         self.summary.read += u64::from(page.count);
         self.readers.cursors.insert(topic, page.cursor.clone());

@@ -62,8 +62,8 @@ impl Lease {
 }
 
 impl Node {
-    /// Watches the lease, and tries to get it, or to keep it. Only a node that leads the cluster group tries to get it: it is the
-    /// one whose steps are recorded soonest.
+    /// Watches the lease, and tries to get it, or to keep it. Only a node that leads the cluster group tries to get it:
+    /// it is the one whose steps are recorded soonest.
     pub(super) fn keep_lease(&mut self) {
         let now = self.core.now;
         let mut actions = Vec::new();

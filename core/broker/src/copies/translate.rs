@@ -274,7 +274,9 @@ fn error_from_peer(error: copy::Error) -> Error {
 
 /// What fits of an explanation, in whole characters.
 pub(super) fn detail(text: &str) -> Bytes {
-    Bytes::copy_from_slice(text[..text.floor_char_boundary(copy::DETAIL_BYTES_MAX)].as_bytes())
+    let ends = (0..=copy::DETAIL_BYTES_MAX.min(text.len())).rev();
+    let end = ends.into_iter().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    Bytes::copy_from_slice(&text.as_bytes()[..end])
 }
 
 #[cfg(test)]

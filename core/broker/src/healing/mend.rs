@@ -28,6 +28,9 @@ use crate::node::Node;
 use crate::planted::Bug;
 use crate::segments::EPOCH_FIRST;
 
+/// Nodes outside the set of a segment that are asked for a copy at one time.
+const OTHERS_MAX: usize = 8;
+
 /// One segment whose copies are looked at.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -38,6 +41,8 @@ pub(super) struct Job {
     /// Not answered yet.
     left: BTreeSet<NodeId>,
     found: BTreeMap<NodeId, Found>,
+    /// Nodes that hold a copy and are not in the set: one that was moved while they were away, or was never taken in.
+    strangers: BTreeSet<NodeId>,
     /// Copies to be made whole, one after another.
     targets: VecDeque<NodeId>,
     /// The one being made whole.
@@ -112,12 +117,14 @@ impl Node {
         let (base, replicas) = (listed.start, listed.replicas.clone());
         let recorded = Recorded { base, end: base.plus(sealed.length), bytes: sealed.byte_size };
         let number = self.healing.number();
+        let others = self.others_to_ask(&replicas, number);
         let job = Job {
             number,
             recorded,
-            left: replicas.iter().copied().collect(),
+            left: replicas.iter().chain(&others).copied().collect(),
             replicas: replicas.clone(),
             found: BTreeMap::new(),
+            strangers: BTreeSet::new(),
             targets: VecDeque::new(),
             mending: None,
             carried: false,
@@ -125,10 +132,21 @@ impl Node {
             placing: None,
         };
         self.healing.mends.insert(segment, job);
-        for node in replicas {
+        for node in replicas.into_iter().chain(others) {
             let what = What::Probe { segment, job: number, node };
             self.heal_ask(node, what, true, store::Request::Inspect { segment });
         }
+    }
+
+    /// Some of the nodes outside a set: one after another all of them are asked for copies that nobody needs.
+    fn others_to_ask(&self, replicas: &[NodeId], number: u64) -> Vec<NodeId> {
+        let nodes = self.core.meta.cluster().nodes().map(|(node, _)| node);
+        let others: Vec<NodeId> =
+            nodes.filter(|node| !replicas.contains(node) && self.core.liveness.is_up(*node)).collect();
+        let count = others.len() as u64;
+        let turn = number.checked_rem(count).unwrap_or_default();
+        let skip = usize::try_from(turn).unwrap_or_default();
+        others.iter().cycle().skip(skip).take(others.len().min(OTHERS_MAX)).copied().collect()
     }
 
     fn mend_job(&mut self, (segment, number): (SegmentId, u64)) -> Option<&mut Job> {
@@ -138,6 +156,7 @@ impl Node {
     /// A copy said where it stands.
     pub(super) fn probe_answered(&mut self, key: (SegmentId, u64), node: NodeId, answer: CopyAnswer) {
         let Some(job) = self.mend_job(key) else { return };
+        let is_here = matches!(answer, CopyAnswer::Store(Reply::Inspected(_)));
         let found = match answer {
             CopyAnswer::Store(Reply::Inspected(extent)) => match job.recorded.judge(&standing(&extent)) {
                 Judgement::Whole => Found::Whole,
@@ -152,8 +171,12 @@ impl Node {
             CopyAnswer::Unreachable | CopyAnswer::Unanswered => Found::Silent,
         };
         job.left.remove(&node);
-        job.found.insert(node, found);
-        if matches!(found, Found::Mendable | Found::Damaged) {
+        if job.replicas.contains(&node) {
+            job.found.insert(node, found);
+        } else if is_here {
+            job.strangers.insert(node);
+        }
+        if job.replicas.contains(&node) && matches!(found, Found::Mendable | Found::Damaged) {
             job.targets.push_back(node);
         }
         if job.left.is_empty() {
@@ -320,7 +343,9 @@ impl Node {
             let found = &job.found;
             set.sort_by_key(|node| found.get(node) != Some(&Found::Whole));
         }
-        if set == job.replicas {
+        // The tables are asked once more: had another set been recorded, whoever is in it would be no stranger.
+        let goes = job.strangers.iter().any(|node| !set.contains(node)) && whole == set.len();
+        if set == job.replicas && !goes {
             let settled = job.found.values().all(|found| matches!(found, Found::Whole | Found::Silent));
             for node in kept {
                 self.tell_failing(Notice::NoSpare { segment, node }, (segment, node));
@@ -348,13 +373,19 @@ impl Node {
         };
         let before = job.replicas.clone();
         let is_reorder = before.len() == set.len() && before.iter().all(|node| set.contains(node));
-        self.let_go(segment, &before, &set);
+        let all_whole = set.iter().all(|node| job.is(*node, Found::Whole));
+        let strangers = job.strangers.iter().copied().filter(|_| all_whole);
+        let hold: Vec<NodeId> = before.iter().copied().chain(strangers).collect();
+        let is_same = before == set;
+        self.let_go(segment, &hold, &set);
         if !is_reorder {
             self.tell(Notice::Moved { segment, replicas: set });
         }
         self.mend_over(segment, false);
         // As it is now it has not been looked at.
-        self.mend_soon(segment);
+        if !is_same {
+            self.mend_soon(segment);
+        }
     }
 
     fn let_go(&mut self, segment: SegmentId, before: &[NodeId], set: &[NodeId]) {

@@ -78,7 +78,7 @@ impl Bench {
 
     fn bind(&mut self, policy: Option<&'static str>) {
         let topic = self.node.topic(&Bytes::from_static(b"t")).unwrap();
-        self.decide(&Command::BindTopicPolicy { topic, policy: policy.map(|name| Bytes::from(name)) });
+        self.decide(&Command::BindTopicPolicy { topic, policy: policy.map(Bytes::from) });
     }
 
     fn define(&mut self, name: &'static str, policy: Policy) {

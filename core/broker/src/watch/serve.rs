@@ -96,7 +96,10 @@ impl Node {
                 let parked = self.told.park(Parked { node, call, segment, known, until });
                 (!parked).then_some(WatchReply::Overloaded)
             }
-            reply => Some(reply),
+            reply @ (WatchReply::Committed { .. }
+            | WatchReply::Ended
+            | WatchReply::NotPrimary { .. }
+            | WatchReply::Overloaded) => Some(reply),
         };
         if let Some(reply) = reply {
             self.tell_watcher(node, call, reply);

@@ -27,6 +27,7 @@ pub enum Request {
         expect_full: bool,
         /// It takes the place of a copy that may have acknowledged more than this one holds, so it is neither a
         /// source nor an answer until it was told to be whole ([`Request::Rebuilt`]) or is sealed. Recorded durably.
+        /// A copy here whose `copy.meta` nobody can read is written over.
         rebuilding: bool,
     },
     /// Appends one batch at exactly the copy's end and makes it durable; answered by [`Reply::Appended`] once

@@ -314,10 +314,16 @@ impl Connection {
         self.node.expect("messages and commands come after the proof")
     }
 
-    /// Tells of the end what there is to tell: every call without an answer, then that the node is down.
+    /// Tells of the end what there is to tell: every call without an answer, then that the node is down. Its place is
+    /// free only after that: a connection that found none would tell that the node is up before this one has told that
+    /// it is down, and whoever listens would go on without a node that is there.
     async fn tell_end(&mut self, cause: &Cause) {
         let Some(node) = self.node else { return };
+        self.tell_all(node, cause).await;
         self.shared.table.leave(node, self.number);
+    }
+
+    async fn tell_all(&mut self, node: NodeId, cause: &Cause) {
         // From here on nobody hands anything over; what was handed over last is seen by the loop below.
         self.commands.1.close();
         let mut failed: Vec<u64> =

@@ -252,6 +252,45 @@ async fn a_later_start_of_a_node_takes_its_place_and_an_earlier_is_refused() {
 }
 
 #[tokio::test]
+async fn a_connection_is_told_of_after_the_end_of_the_one_before() {
+    let (mut a, mut b) = (Node::start(settings(1)).await, Node::start(settings(2)).await);
+    b.dial(&[&a]);
+    both_up(&mut a, &mut b).await;
+    // More than there is room for: the end has to wait behind what was said.
+    for number in 0..40 {
+        b.peers.send(NodeId(1), Command::Say(raft(number, "hello"))).unwrap();
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while a.events.len() < a.events.max_capacity() {
+        assert!(Instant::now() < deadline);
+        tokio::task::yield_now().await;
+    }
+    b.stop().await;
+    let deadline = Instant::now() + PATIENCE;
+    while a.peers.send(NodeId(2), ask(1)).is_ok() {
+        assert!(Instant::now() < deadline);
+        tokio::task::yield_now().await;
+    }
+    let mut again = settings(2);
+    again.claim.incarnation = Incarnation(2);
+    let mut b = Node::start(again).await;
+    b.dial(&[&a]);
+    // It is up, or told to wait.
+    b.event().await;
+    let mut told = Vec::new();
+    while told.last() != Some(&"up") || told.len() < 2 {
+        match a.event().await {
+            PeerEvent::Up { .. } => told.push("up"),
+            PeerEvent::Down { .. } => told.push("down"),
+            _ => {}
+        }
+    }
+    assert_eq!(told, ["down", "up"]);
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test]
 async fn three_nodes_that_all_dial_each_other_keep_one_connection_each() {
     let mut nodes = Vec::new();
     for id in 1..=3 {

@@ -18,7 +18,7 @@ use super::model::{Name, shown};
 use super::platter::{self, Held};
 use crate::cluster::world::World;
 use crate::disk::SimDisk;
-use crate::invariants::{Violation, inv_01, inv_08, inv_19, inv_29, inv_35};
+use crate::invariants::{Violation, inv_01, inv_08, inv_19, inv_29, inv_31, inv_35};
 
 /// What every node's disk holds.
 pub(super) type Disks = BTreeMap<NodeId, BTreeMap<SegmentId, Held>>;
@@ -135,6 +135,26 @@ impl World {
             inv_29::complete(segment, *id, is_whole || self.is_excused(*id, segment))?;
         }
         Ok(())
+    }
+
+    /// Copies were taken out of the set of a sealed segment.
+    pub(super) fn audit_left(
+        &mut self,
+        segment: SegmentId,
+        listed: &Segment,
+        before: &[NodeId],
+    ) -> Result<(), Violation> {
+        let Some(end) = listed.end().filter(|_| self.records.is_on()) else { return Ok(()) };
+        let whole = |ids: &[NodeId]| {
+            let mut whole = 0;
+            for node in ids.iter().filter_map(|id| self.nodes.get(id)) {
+                let held = platter::held(&node.disks[0])?;
+                let is_whole = |held: &Held| held.is_intact() && held.extent.end >= end;
+                whole += usize::from(held.get(&segment).is_some_and(is_whole));
+            }
+            Ok(whole)
+        };
+        inv_31::not_fewer(segment, whole(before)?.min(listed.replicas.len()), whole(&listed.replicas)?)
     }
 
     /// What is wrong with the copies of sealed segments, `None` when nothing is.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::consume::Reader;
 use super::model::shown;
-use crate::cluster::world::World;
+use crate::cluster::world::{Happening, World};
 use crate::invariants::{Violation, ensure};
 
 /// How long each part may take, microseconds.
@@ -20,8 +20,11 @@ impl World {
         if self.records.mix.is_none() {
             return Ok(());
         }
-        self.every_node_takes_records()?;
         self.records.is_over = true;
+        if self.is_story {
+            self.later(1, Happening::Records);
+        }
+        self.every_node_takes_records()?;
         self.wait_for(|world| {
             let asked = world.records.waiting.values().next();
             Ok(asked.filter(|_| !world.is_quiet_but_for_readers()).map(|asked| format!("{asked:?} waits")))

@@ -16,6 +16,7 @@ mod heal;
 mod model;
 mod platter;
 mod produce;
+pub mod stories;
 mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -184,7 +185,7 @@ impl World {
         let pause = self.records.rng.random_range(500..pause);
         self.later(pause, Happening::Records);
         self.no_client_waits_long()?;
-        if self.is_story {
+        if self.is_story && !self.healing {
             return Ok(());
         }
         match self.records.rng.random_range(0..100) {

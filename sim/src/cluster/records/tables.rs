@@ -3,7 +3,8 @@
 //! - INV-7: each segment of a range starts where the one before it ended; INV-13: only the last may be active;
 //! - INV-12, INV-18: a segment starts where it always did, and what its seal recorded never changes;
 //! - INV-19: when a seal is first seen, so many disks hold everything below its end that any later loss within the
-//!   promise leaves one; INV-29: a copy that joins a sealed segment is complete on its disk by then.
+//!   promise leaves one; INV-29: a copy that joins a sealed segment is complete on its disk by then; INV-31: the copies
+//!   that stay when one leaves are as good as those there were.
 
 use std::collections::BTreeMap;
 
@@ -45,6 +46,8 @@ impl Known {
 enum Change {
     Sealed(SegmentId, Segment),
     Joined(SegmentId, Segment, Vec<NodeId>),
+    /// With whom it was listed before.
+    Left(SegmentId, Segment, Vec<NodeId>),
 }
 
 impl World {
@@ -85,11 +88,15 @@ impl World {
             if !joined.is_empty() {
                 changes.push(Change::Joined(segment, listed.clone(), joined));
             }
+            if before.replicas.iter().any(|node| !listed.replicas.contains(node)) {
+                changes.push(Change::Left(segment, listed.clone(), before.replicas));
+            }
         }
         for change in changes {
             match change {
                 Change::Sealed(segment, listed) => self.audit_seal(segment, &listed)?,
                 Change::Joined(segment, listed, nodes) => self.audit_joined(segment, &listed, &nodes)?,
+                Change::Left(segment, listed, before) => self.audit_left(segment, &listed, &before)?,
             }
         }
         Ok(())

@@ -187,6 +187,13 @@ fn what_a_dead_node_held_is_held_by_another_after_a_while() {
     seen(&mut cluster, gone, Status::Down);
     let is_held = |cluster: &Cluster| cluster.segments(other, "t")[0].1.replicas.contains(&id(gone));
     cluster.until("another holds it", |cluster| cluster.is_healed(other, "t", 3) && !is_held(cluster));
+    // What it still has when it comes back nobody needs.
+    let (segment, _) = cluster.segments(other, "t")[0].clone();
+    assert!(cluster.extent(gone, segment).is_some());
+    cluster.connect_again(gone);
+    seen(&mut cluster, gone, Status::Alive);
+    cluster.until("its copy is gone", |cluster| cluster.extent(gone, segment).is_none());
+    assert!(cluster.is_healed(other, "t", 3));
 }
 
 #[test]

@@ -237,6 +237,31 @@ fn a_primary_whose_disk_fails_loses_nothing_and_answers_what_others_have() {
     assert!(!stored || all.get(6).map(String::as_str) == Some("v5"), "{all:?}");
 }
 
+/// With two copies one is enough to end the segment, and is not enough to promise anything.
+#[test]
+fn what_only_one_of_two_copies_has_is_not_acknowledged_when_the_segment_ends_on_it() {
+    let (mut cluster, primary) = with_primary(2);
+    let other = 1 - primary;
+    // The third is not given copies, and makes the metadata go on.
+    let third = cluster.join();
+    cluster.until("it serves", |cluster| cluster.nodes[third].ready);
+    cluster.until("the groups have grown", |cluster| cluster.voters(VNODE) == 3);
+    let old = cluster.active(primary, "t").unwrap();
+    assert_eq!(old.1.replicas.len(), 2);
+    cluster.nodes[other].log.hold = true;
+    let asked = cluster.nodes[primary].send(produce("t", &["v0"]));
+    cluster.rest();
+    assert_eq!(cluster.nodes[primary].reply(asked), None);
+    cluster.cut_off(other);
+    cluster.until("it ended", |cluster| {
+        cluster.segments(primary, "t").iter().any(|(segment, listed)| *segment == old.0 && !listed.is_active())
+    });
+    cluster.rest();
+    assert_eq!(cluster.nodes[primary].reply(asked), Some(failed(Reason::NoQuorum)));
+    cluster.produced(primary, "v1");
+    assert_eq!(cluster.read_all(primary, "t"), ["first", "v0", "v1"], "it may be there all the same");
+}
+
 /// What a client was told of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {

@@ -186,10 +186,9 @@ fn three_nodes_get_more_vnodes_and_fewer_while_they_are_asked() {
             whole && cluster.nodes.iter().all(|node| groups(node) == to as usize + 1)
         });
     }
-    for node in 0..3 {
+    for (node, topic) in TOPICS.into_iter().enumerate().take(3) {
         cluster.restart(node);
         cluster.until("it serves again", |cluster| cluster.nodes[node].ready);
-        let topic = TOPICS[node];
         assert_eq!(
             page_of(cluster.ask(node, Request::Fetch(fetch(topic)))).values,
             ["a", "b", "b", "b", "b"]
