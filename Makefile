@@ -9,6 +9,8 @@
 #   make sim BUG=SkipSync       an old bug put back: must end with a failure
 #   make bugs                   how many seeds each old bug takes to be found
 #   make e2e                    real processes, killed and started again, and on hosts of their own cut off from each other
+#   make drill-chaos            three brokers on hosts of their own, killed, stopped, cut off under load, and looked at afterwards
+#   make drill-storage          the same with copies torn, removed and rotten, and a full volume: SEED=n, DRILL_SECONDS=n, RECORD=1
 #   make fuzz                   long property runs over everything that decodes: CASES=n
 #   make bench                  the storage engine against the machine: ARGS=...
 #   make scale                  many ranges, topics and connections: what each costs; SCALE=10 for a tenth
@@ -37,7 +39,7 @@ TESTS := $(CARGO) test --locked --no-fail-fast --quiet
 endif
 SIM := $(CARGO) run --release --locked --quiet -p malachi-sim --
 
-.PHONY: help run test verify fix sim bugs e2e fuzz bench scale metadata scale-sim format lint unit seeds docs
+.PHONY: help run test verify fix sim bugs e2e drill-chaos drill-storage fuzz bench scale metadata scale-sim format lint unit seeds docs
 
 help:
 	@sed -n '3,/^$$/s/^# *//p' Makefile
@@ -107,6 +109,12 @@ e2e:
 	@if ip netns add malachi-probe 2>/dev/null; then ip netns del malachi-probe; export E2E_HOSTS=1; \
 	    else echo 'Network namespaces are not permitted here: what happens between hosts is not tried.'; fi; \
 	$(TESTS) -p malachi-cli --test "*"
+
+# Need to be permitted network namespaces, and a file system of their own. The last line of a failure is what did not
+# hold; RECORD=1 puts the outcome into docs/drills.md.
+drill-chaos drill-storage:
+	DRILL=$(@:drill-%=%) DRILL_SEED=$(SEED) DRILL_SECONDS=$(DRILL_SECONDS) RECORD=$(RECORD) \
+	    $(CARGO) test --locked --quiet -p malachi-cli --test drills -- --nocapture nothing_acknowledged
 
 fuzz:
 	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked -p malachi-types -p malachi-wire -p malachi-storage -p malachi-raft -p malachi-consensus -p malachi-metadata -p malachi-peer

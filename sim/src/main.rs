@@ -64,6 +64,8 @@ enum Kind {
     Cluster,
     /// The same with records.
     Records,
+    /// One of its stories: a copy lags, and another is deleted.
+    RecordsStory,
 }
 
 #[expect(clippy::print_stdout, reason = "a command for people")]
@@ -81,7 +83,8 @@ fn main() -> ExitCode {
         Kind::Broker => run_broker(&arguments),
         Kind::Upkeep => run_upkeep(&arguments),
         Kind::Cluster => run_cluster(&arguments),
-        Kind::Records => run_records(&arguments),
+        Kind::Records => run_records(&arguments, cluster::records::run),
+        Kind::RecordsStory => run_records(&arguments, cluster::records::stories::one_lags_one_is_deleted),
     };
     match outcome {
         Ok(0) => ExitCode::SUCCESS,
@@ -432,13 +435,15 @@ fn run_cluster(arguments: &Arguments) -> Result<u64, String> {
 }
 
 #[expect(clippy::print_stdout, reason = "a command for people")]
-fn run_records(arguments: &Arguments) -> Result<u64, String> {
+fn run_records(
+    arguments: &Arguments,
+    run: fn(u64, cluster::Options) -> Result<cluster::Summary, cluster::Failure>,
+) -> Result<u64, String> {
     let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
     let options = cluster::Options { bug, verbose: arguments.seed.is_some() };
     let mut total = cluster::Summary::default();
-    let Tally { runs, failures, seconds } = run_seeds(arguments, |seed| {
-        cluster::records::run(seed, options).map(|summary| total.add(summary))
-    });
+    let Tally { runs, failures, seconds } =
+        run_seeds(arguments, |seed| run(seed, options).map(|summary| total.add(summary)));
     println!(
         "records: {runs} seeds, {} nodes, {} lifetimes, {} power cuts, {} partitions, {} records acknowledged, {} unknown, {} refused, {} due, {} read, {} reads failed, {} looks at disks, {} copies damaged, {} nodes removed, {} lost, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
         total.nodes,

@@ -167,7 +167,7 @@ pub enum Reply {
     Unlocked(u32),
     /// Rights as (operation, pattern).
     Rights(Vec<(&'static str, String)>),
-    /// How the cluster is, and some of its nodes. These four are for people alone, so they are the protocol's own.
+    /// How the cluster is, and some of its nodes. These six are for people alone, so they are the protocol's own.
     ClusterStatus(Box<wire::response::ClusterStatus>),
     /// What is on a node that was changed, or would be.
     NodeChanged(wire::response::NodeChanged),
@@ -175,6 +175,10 @@ pub enum Reply {
     Ring(wire::response::RingPage),
     /// What another number of vnodes takes.
     Resharding(wire::response::Resharding),
+    /// Some segments and their copies.
+    Segments(wire::response::SegmentPage),
+    /// Why something does or does not move.
+    Explained(Box<wire::response::Explanation>),
     /// Refused or failed; `Reason::effect` says what may have happened.
     Failed(Reason),
 }

@@ -32,6 +32,12 @@ pub enum Error {
     /// The cursor was not issued for this topic.
     #[error("not a cursor of this topic")]
     InvalidCursor,
+    /// No coordinator of the group is known or can be reached.
+    #[error("the coordinator cannot be reached")]
+    NotOwner,
+    /// Too much is on its way to coordinators.
+    #[error("too much is on its way")]
+    Overloaded,
     /// Metadata refused or failed.
     #[error("metadata: {0}")]
     Meta(#[from] meta::Error),
@@ -47,6 +53,8 @@ impl Error {
             Self::NoSuchTopic | Self::Meta(meta::Error::NoSuchTopic) => Reason::NoSuchTopic,
             // The tiles passed every check here, so what metadata does not take was never issued.
             Self::InvalidCursor | Self::Meta(meta::Error::Refused) => Reason::InvalidCursor,
+            Self::NotOwner => Reason::NotOwner,
+            Self::Overloaded => Reason::Overloaded,
             Self::Meta(meta::Error::TooManyGroups) => Reason::TooManyGroups,
             Self::Meta(meta::Error::Unavailable) => Reason::Unavailable,
             Self::Meta(meta::Error::Migrating) => Reason::Migrating,
@@ -120,6 +128,9 @@ impl Node {
             return Err(Error::InvalidCursor);
         }
         let Cursor { member, mut tiles, .. } = cursor;
+        if member.is_some() && !self.coordinates(&key) {
+            return self.commit_elsewhere(id, key, token.clone()).map(|()| Proposed::Yes);
+        }
         if let Some(holder) = &member
             && !self.core.config.has_bug(Bug::CommitForOthers)
         {
@@ -135,6 +146,13 @@ impl Node {
     /// Metadata decided on positions.
     pub(crate) fn committed(&mut self, id: RequestId, result: Result<(), meta::Error>) {
         let result = result.map_err(Error::Meta);
+        if !self.commit_served(id, result) {
+            self.commit_done(id, result);
+        }
+    }
+
+    /// Positions of a client of this node were decided on, wherever that was.
+    pub(crate) fn commit_done(&mut self, id: RequestId, result: Result<(), Error>) {
         if self.stream_committed(id, result) || self.core.config.has_bug(Bug::LoseCommit) {
             return;
         }

@@ -107,6 +107,11 @@ impl Ending {
         }
     }
 
+    /// Times it got stuck.
+    pub(crate) fn tries(&self) -> u32 {
+        self.tries
+    }
+
     /// Whether it is ended by whoever asks all copies.
     pub(crate) fn is_others_to_end(&self) -> bool {
         matches!(self.step, Step::Handed { .. })

@@ -453,6 +453,19 @@ pub enum OfCluster {
         /// Only say what it takes.
         dry_run: bool,
     },
+    /// A topic's segments and their copies, in the order of ranges and numbers.
+    Segments {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+        /// Only from this range and segment of it on, inclusive.
+        from: (u64, u64),
+        /// Most segments; 0 is the default.
+        max: u32,
+        /// How closely copies are looked at.
+        depth: wire::request::Depth,
+    },
+    /// Why something does or does not move.
+    Explain(wire::request::Subject),
 }
 
 /// A right of a user on the topics a pattern names. Not checked yet.

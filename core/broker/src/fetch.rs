@@ -13,7 +13,7 @@ use wire::Reason;
 use crate::action::{Fetched, Reply};
 use crate::auth::{Operation, Session};
 use crate::event::{Fetch, RequestId};
-use crate::groups;
+use crate::groups::{self, Attendance};
 use crate::late::Wanted;
 use crate::node::Node;
 use crate::reading::{Membered, Most, Purpose, Reading};
@@ -69,6 +69,8 @@ enum Start {
     Unborn,
     /// The cursor names what is not known here.
     Ahead,
+    /// Once the coordinator of the member's group has told its share.
+    Attending(groups::Key, MemberName),
     Topic {
         of: (Bytes, TopicId),
         group: Option<GroupName>,
@@ -97,6 +99,9 @@ impl Node {
             }
             Ok(Start::Ahead) => self.core.reply(id, Reply::Failed(Error::InvalidCursor.reason())),
             Err(error) => self.core.reply(id, Reply::Failed(error.reason())),
+            Ok(Start::Attending(key, member)) => {
+                self.fetch_attending(id, (&key, &member), kept(&request), deadline);
+            }
             Ok(Start::Unborn) => self.wait_for_topic(id, request, deadline, sure),
             Ok(Start::Topic { of, group, tiles, member }) => {
                 let count = match request.max {
@@ -155,7 +160,10 @@ impl Node {
         request: &Fetch,
     ) -> Result<Start, Error> {
         let key = groups::Key { topic, group };
-        let share = self.join(&key, &member).map_err(|groups::Full| Error::Overloaded)?;
+        let share = match self.attend(&key, &member).map_err(|groups::Full| Error::Overloaded)? {
+            Attendance::Share(share) => share,
+            Attendance::Asked => return Ok(Start::Attending(key, member)),
+        };
         let known = self.core.positions(&key.group, topic);
         let tiles = tiles::start(&known, &[], &share.spans);
         let group = Some(key.group.clone());
@@ -209,7 +217,7 @@ impl Node {
 
     fn park(&mut self, id: RequestId, deadline: Instant, reading: Reading) {
         if let Purpose::Fetch { member: Some(member), .. } = &reading.purpose {
-            if !self.groups.has(&member.key, &member.cursor.member) {
+            if !self.has_member(&member.key, &member.cursor.member) {
                 // It left while this was read, and must not come back by it.
                 return self.answer_fetch(id, reading);
             }
@@ -218,7 +226,7 @@ impl Node {
                 let request = member.request.clone();
                 return self.begin(id, request, deadline, false);
             }
-            self.groups.wait(&member.key, &member.cursor.member);
+            self.member_waits(&member.key, &member.cursor.member);
         }
         self.waiters.park(id, reading.topic(), deadline, Parked::AtEnd(reading));
     }
@@ -245,7 +253,7 @@ impl Node {
         if let Parked::AtEnd(reading) = parked
             && let Purpose::Fetch { member: Some(member), .. } = &reading.purpose
         {
-            self.groups.waited(&member.key, &member.cursor.member, self.core.now);
+            self.member_waited(&member.key, &member.cursor.member);
         }
     }
 

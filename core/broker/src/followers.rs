@@ -70,6 +70,11 @@ impl Crew {
         self.primary.committed().is_some()
     }
 
+    /// Who has a copy, the primary first.
+    pub(crate) fn replicas(&self) -> &[NodeId] {
+        &self.replicas
+    }
+
     /// Why records are not taken, if they are not.
     pub(crate) fn refuses(&self, bytes: usize) -> Option<produce::Error> {
         if bytes + HEADER_BYTES > limits::COPY_FRAME_BYTES_MAX {
@@ -261,7 +266,8 @@ impl Node {
         let now = self.core.now;
         for id in self.replicated.iter().copied().collect::<Vec<_>>() {
             let crew = self.ranges.get_mut(&id).and_then(|range| range.crew.as_deref_mut());
-            let Some((crew, follower)) = crew.and_then(|crew| crew.follower(node).map(|at| (crew, at))) else {
+            let Some((crew, follower)) = crew.and_then(|crew| crew.follower(node).map(|at| (crew, at)))
+            else {
                 continue;
             };
             let mut wishes = Vec::new();
@@ -402,7 +408,13 @@ impl Node {
                 Some(crew) => {
                     let late = crew.primary.behind(now, longer);
                     let late: Vec<NodeId> = late.filter_map(|at| crew.replicas.get(at).copied()).collect();
-                    (crew.replicas.iter().filter(|node| able.contains(node) && !late.contains(node)).count(), late)
+                    (
+                        crew.replicas
+                            .iter()
+                            .filter(|node| able.contains(node) && !late.contains(node))
+                            .count(),
+                        late,
+                    )
                 }
                 None => (usize::from(able.contains(&self.core.config.node)), Vec::new()),
             };

@@ -124,11 +124,18 @@ impl Node {
         topic: Option<&Bytes>,
         group: Option<&Bytes>,
     ) {
-        let reply = self.usable_topic(session, topic).and_then(|topic| {
+        let key = self.usable_topic(session, topic).and_then(|topic| {
             let group = group.and_then(|group| GroupName::new(group).ok()).ok_or(Reason::InvalidGroup)?;
-            Ok(Reply::Group(self.group_info(&groups::Key { topic, group })))
+            Ok(groups::Key { topic, group })
         });
-        self.core.reply(id, reply.unwrap_or_else(Reply::Failed));
+        let reply = match key {
+            Err(reason) => Reply::Failed(reason),
+            Ok(key) if self.coordinates(&key) => Reply::Group(self.group_info(&key)),
+            // Who its members are is known elsewhere.
+            Ok(key) if self.ask_members(id, &key) => return,
+            Ok(_) => Reply::Failed(Reason::NotOwner),
+        };
+        self.core.reply(id, reply);
     }
 
     /// The topic a request names, when the session may do anything with it.

@@ -14,6 +14,7 @@ pub mod action;
 pub mod auth;
 pub mod config;
 pub mod event;
+mod explain;
 pub mod node;
 
 mod ahead;

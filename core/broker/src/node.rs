@@ -23,10 +23,11 @@ use crate::auth::Session;
 use crate::config::Config;
 use crate::control::Control;
 use crate::copies::{Copies, CopyAnswer};
+use crate::explain::{Explains, Spot};
 use crate::event::{Admin, CallId, ConnectionId, Event, PeerEvent, Request, RequestId, Volume};
 use crate::fetch::Parked;
 use crate::followers::Looks;
-use crate::groups::Groups;
+use crate::groups::{Attending, Groups};
 use crate::healing::Healing;
 use crate::late::Late;
 use crate::liveness::Liveness;
@@ -73,6 +74,8 @@ pub struct Node {
     pub(crate) waiters: Waiters<Parked>,
     pub(crate) streams: Streams,
     pub(crate) groups: Groups,
+    /// Members of groups that other nodes coordinate.
+    pub(crate) attending: Attending,
     pub(crate) seeks: Seeks,
     /// Requests that know more than the tables here.
     pub(crate) late: Late,
@@ -97,6 +100,8 @@ pub struct Node {
     pub(crate) skips: Skips,
     pub(crate) scrub: Scrub,
     pub(crate) healing: Healing,
+    /// What people have asked about copies and about what does not move.
+    pub(crate) explains: Explains,
     /// Endings to try again.
     pub(crate) retries: BTreeSet<(Instant, RangeId)>,
     /// There once the cluster's tables are.
@@ -174,6 +179,8 @@ pub(crate) enum Owner {
     Served { node: NodeId, call: CallId, segment: SegmentId, bulk: bool, bytes: usize },
     /// What is done so that segments end and copies are whole.
     Heal { step: u64, bulk: bool },
+    /// Somebody who wants to know how copies are.
+    Look { number: u64, spot: Spot },
 }
 
 impl Owner {
@@ -191,6 +198,7 @@ impl Owner {
             | Self::Scrub(_)
             | Self::Seek { .. }
             | Self::Read { .. }
+            | Self::Look { .. }
             | Self::Served { .. } => false,
         }
     }
@@ -213,6 +221,7 @@ impl Node {
             waiters,
             streams: Streams::default(),
             groups: Groups::default(),
+            attending: Attending::default(),
             seeks: Seeks::new(),
             late: Late::default(),
             keyless_turns: BTreeMap::new(),
@@ -228,6 +237,7 @@ impl Node {
             skips: Skips::default(),
             scrub: Scrub::default(),
             healing: Healing::default(),
+            explains: Explains::default(),
             retries: BTreeSet::new(),
             seeding: None,
             control: Control::new(),
@@ -328,6 +338,8 @@ impl Node {
         }
         self.reads.forget(connection);
         self.late.forget(connection);
+        self.attending.forget(connection);
+        self.explains.forget(connection);
         self.drop_stream_of(connection);
     }
 
@@ -385,7 +397,7 @@ impl Node {
             (Owner::Inspect(segment), R::Failed(error)) => self.fenced(segment, Err(error)),
             (Owner::Seal(segment), R::Sealed(extent)) => self.sealed(segment, Ok(extent)),
             (Owner::Seal(segment), R::Failed(error)) => self.sealed(segment, Err(error)),
-            (Owner::Seek { .. } | Owner::Read { .. } | Owner::Heal { .. }, reply) => {
+            (Owner::Seek { .. } | Owner::Read { .. } | Owner::Heal { .. } | Owner::Look { .. }, reply) => {
                 self.copy_answered(self.core.config.node, owner, CopyAnswer::Store(reply));
             }
             (Owner::Follow { segment, follower, round, .. }, reply) => {
@@ -548,6 +560,7 @@ impl Node {
         self.keep_outlets();
         self.keep_watches();
         self.evict_members();
+        self.keep_attending();
         if self.phase != Phase::Suspended {
             self.keep_segments();
         }
@@ -559,7 +572,7 @@ impl Node {
         let waiting = self.waiters.next_deadline().filter(|at| *at < Instant(u64::MAX));
         let watches = [self.watches.next_retry(), self.told.next_due()];
         let outlets = self.outlets.next_look();
-        let members = self.groups.next_tick();
+        let members = self.groups.next_tick().into_iter().chain(self.next_members_work()).min();
         let segments = self.next_segment_work().filter(|_| self.phase != Phase::Suspended);
         let due =
             [Some(self.core.store_tick_at), waiting, members, segments, metadata, self.control.next_look()];

@@ -127,6 +127,11 @@ impl Outlets {
         }
     }
 
+    /// Parts that wait for a primary of a range, and parts it was sent; `None` when there is neither.
+    pub(crate) fn waiting_for(&self, id: RangeId) -> Option<(usize, usize)> {
+        self.ranges.get(&id).map(|outlet| (outlet.queue.len(), outlet.sent.len()))
+    }
+
     /// When what waits is to be looked at.
     pub(crate) fn next_look(&self) -> Option<Instant> {
         (!self.waiting.is_empty()).then_some(self.look_at)

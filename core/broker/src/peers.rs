@@ -25,6 +25,17 @@ impl Node {
                 self.append_for(node, call, append)
             }
             PeerEvent::Asked { call, message: Message::Watch(watch) } => self.watch_for(node, call, watch),
+            PeerEvent::Asked { call, message: Message::Forward(forward) } => {
+                self.explain_for(node, call, forward);
+            }
+            PeerEvent::Asked { call, message: Message::Attend(members) } => self.attend_for(node, call, members),
+            PeerEvent::Asked { call, message: Message::CommitAs(commit) } => self.commit_for(node, call, commit),
+            PeerEvent::Asked { call, message: Message::Members(key) } => self.members_for(node, call, &key),
+            PeerEvent::Said(Message::Assigned(assigned)) => self.heard_assigned(&assigned),
+            PeerEvent::Answered { ask, message } if self.attending.has_asked(ask) => {
+                self.members_answered(ask, Some(message));
+            }
+            PeerEvent::Unanswered { ask } if self.attending.has_asked(ask) => self.members_answered(ask, None),
             PeerEvent::Answered { ask, message } if self.is_about_records(ask) => {
                 self.records_answered(ask, Some(message));
             }
@@ -42,11 +53,16 @@ impl Node {
         self.outlets_parted(node);
         self.outlets.look_soon(self.core.now);
         self.watches_parted(node);
+        self.members_parted(node);
+        self.explains_parted(node);
         self.watches.retry_soon(self.core.now);
     }
 
     fn is_about_records(&self, ask: AskId) -> bool {
-        self.core.copies.has_asked(ask) || self.outlets.has_asked(ask) || self.watches.has_asked(ask)
+        self.core.copies.has_asked(ask)
+            || self.outlets.has_asked(ask)
+            || self.watches.has_asked(ask)
+            || self.explains.has_asked(ask)
     }
 
     /// An answer of another kind than was asked for is none.
@@ -64,6 +80,13 @@ impl Node {
                 Some(_) | None => None,
             };
             return self.watch_answered(ask, reply);
+        }
+        if self.explains.has_asked(ask) {
+            let reply = match message {
+                Some(Message::ForwardReply(reply)) => Some(reply),
+                Some(_) | None => None,
+            };
+            return self.explain_answered(ask, reply);
         }
         let reply = match message {
             Some(Message::CopyReply(reply)) => Some(reply),

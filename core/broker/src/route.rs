@@ -135,16 +135,21 @@ impl Node {
         last.max().unwrap_or_default().max(known)
     }
 
+    /// Exclusive end of what may be read of a range with an active segment; `None` when only its copy knows, or another
+    /// node.
+    pub(crate) fn known_end(&self, id: RangeId) -> Option<Offset> {
+        let (segment, active) = self.core.meta.of(id.topic).active_segment(id)?;
+        if active.replicas.first() == Some(&self.core.config.node) {
+            return self.ranges.get(&id).and_then(Range::committed_end);
+        }
+        self.watches.end_of(segment)
+    }
+
     /// Exclusive end of what may be read of a range, as far as this node knows.
     pub(crate) fn end_of(&self, id: RangeId) -> Offset {
         let vnode = self.core.meta.of(id.topic);
         match (vnode.active_segment(id), vnode.range(id)) {
-            (Some((segment, active)), _) => {
-                let own = active.replicas.first() == Some(&self.core.config.node);
-                let told = || self.watches.end_of(segment);
-                let here = || self.ranges.get(&id).and_then(Range::committed_end);
-                if own { here() } else { told() }.unwrap_or(active.start)
-            }
+            (Some((_, active)), _) => self.known_end(id).unwrap_or(active.start),
             (None, Some(range)) => range.sealed_end,
             (None, None) => Offset::ZERO,
         }

@@ -135,6 +135,11 @@ impl Node {
         {
             return Next::Look(tile, range);
         }
+        // Nobody may be told where the range ends before that is known.
+        let active = vnode.active_segment(range).map(|(_, active)| active.start.max(tile.next));
+        if active.is_some_and(|from| self.place(range, from) == Place::Unknown) {
+            return Next::Look(tile, range);
+        }
         if seek.at == WallTime(u64::MAX) {
             return Next::Found(Tile { next: self.end_of(range), ..tile });
         }
@@ -220,7 +225,7 @@ impl Node {
             Some(_) => seek.found.push(Tile { next: offset, ..tile }),
             // What the copy holds further is not committed and may come to nothing.
             None => {
-                let next = offset.min(self.end_of(segment.range)).max(tile.next);
+                let next = self.known_end(segment.range).map_or(offset, |end| offset.min(end)).max(tile.next);
                 seek.found.push(Tile { next, ..tile });
             }
         }

@@ -146,9 +146,9 @@ impl Range {
     /// The segment that this node has to do with, if there is one.
     pub(crate) fn segment(&self) -> Option<SegmentId> {
         match &self.state {
-            State::Unmade { segment, .. } | State::Creating { segment, .. } | State::Stale { segment, .. } => {
-                Some(*segment)
-            }
+            State::Unmade { segment, .. }
+            | State::Creating { segment, .. }
+            | State::Stale { segment, .. } => Some(*segment),
             State::Open(open) => Some(open.segment),
             State::Ending(ending) => Some(ending.segment),
             State::Idle | State::Blocked | State::Registering | State::Stopped => None,
@@ -355,7 +355,12 @@ impl Node {
         self.end_replaced(id);
     }
 
-    pub(crate) fn append_answered(&mut self, id: RangeId, append: &InFlight, result: Result<u32, produce::Error>) {
+    pub(crate) fn append_answered(
+        &mut self,
+        id: RangeId,
+        append: &InFlight,
+        result: Result<u32, produce::Error>,
+    ) {
         if self.core.config.has_bug(Bug::AckEarly) {
             return;
         }

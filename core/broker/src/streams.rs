@@ -20,7 +20,7 @@ use crate::auth::{Operation, Session};
 use crate::commit::{self, Proposed};
 use crate::event::{ConnectionId, Membership, RequestId, StreamAck, Subscribe};
 use crate::fetch::{self, Parked};
-use crate::groups;
+use crate::groups::{self, Attendance};
 use crate::node::Node;
 use crate::planted::Bug;
 use crate::reading::{Most, Purpose, Reading};
@@ -147,16 +147,19 @@ impl Node {
 
     /// Places a stream whose topic may exist now, and lets it read.
     pub(crate) fn stream_begin(&mut self, id: RequestId) {
-        let Some(stream) = self.streams.streams.get(&id) else { return };
+        let stream = self.streams.streams.get(&id).filter(|stream| stream.at.is_none());
+        let Some(stream) = stream else { return };
         let (name, member) = (stream.topic.clone(), stream.member.clone());
+        drop(self.waiters.take(id));
         if let Some(topic) = self.topic(&name) {
             let Some(stream) = self.streams.streams.get(&id) else { return };
             let key = groups::Key { topic, group: stream.group.clone() };
             if let Some(member) = &member {
-                if self.join(&key, member).is_err() {
-                    return self.end_stream(id, Reason::Overloaded);
+                match self.attend(&key, member) {
+                    Err(groups::Full) => return self.end_stream(id, Reason::Overloaded),
+                    Ok(Attendance::Asked) => return self.stream_attending(id, &key, member),
+                    Ok(Attendance::Share(_)) => self.member_waits(&key, member),
                 }
-                self.groups.wait(&key, member);
             }
             let at = self.stream_at(&key, member.as_ref(), &[]);
             if let Some(stream) = self.streams.streams.get_mut(&id) {
@@ -284,7 +287,7 @@ impl Node {
         let key = groups::Key { topic: at.topic, group: stream.group.clone() };
         if let Some(member) = stream.member.clone() {
             // It may have been taken for gone; then its share is a new one.
-            self.join(&key, &member).map_err(|groups::Full| Reason::Overloaded)?;
+            self.attend(&key, &member).map_err(|groups::Full| Reason::Overloaded)?;
         }
         self.propose_positions(id, key, cursor.as_ref()).map_err(commit::Error::reason)
     }
@@ -355,7 +358,7 @@ impl Node {
         }
     }
 
-    fn end_stream(&mut self, id: RequestId, reason: Reason) {
+    pub(crate) fn end_stream(&mut self, id: RequestId, reason: Reason) {
         self.drop_stream(id);
         self.core.out.push(Action::StreamEnded { stream: id, reason });
     }
@@ -374,7 +377,7 @@ impl Node {
         self.streams.acks.retain(|_, ack| ack.stream != id);
         let Stream { at: Some(at), member: Some(member), group, .. } = stream else { return };
         let key = groups::Key { topic: at.topic, group };
-        self.groups.waited(&key, &member, self.core.now);
+        self.member_waited(&key, &member);
         self.leave_unless_waiting(&key, &member);
     }
 }

@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes};
 use peer::message::{
     Attributes, Follow, FollowReply, Forward, ForwardReply, Kind, OfGroup, Propose, ProposeRefusal,
     ProposeReply, ReadIndexReply,
+    attend::{self, Assigned, Attends, CommitAs, CommitReply, MembersReply, Standing},
     copy::{self, Damage, DamageClass, Extent, FailReason, Frame, OfCopy, State},
     part::{Append, AppendReply, Doubt, Refusal, Watch, WatchReply},
 };
@@ -17,8 +18,8 @@ use peer::{Message, Rope};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use types::{
-    ControlPlaneId, Epoch, FenceToken, Incarnation, NodeId, Offset, RaftIndex, RangeId, RangeSeq, SegmentId,
-    SegmentSeq, Term, TopicId, VnodeId, WallTime,
+    ControlPlaneId, Epoch, FenceToken, Generation, GroupName, Incarnation, MemberName, NodeId, Offset,
+    RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq, Term, TopicId, VnodeId, WallTime,
 };
 
 fn bytes(len_max: usize) -> impl Strategy<Value = Bytes> {
@@ -170,6 +171,43 @@ fn append_reply(which: u8, hint: Option<NodeId>) -> AppendReply {
     }
 }
 
+fn key(topic: u64, group: &[u8]) -> attend::Key {
+    attend::Key { topic: TopicId(topic.into()), group: GroupName::new(group).unwrap() }
+}
+
+fn standings(many: u8, as_of: RaftIndex, hint: Option<NodeId>) -> Vec<Standing> {
+    let ranges = (0..u64::from(many)).map(|seq| RangeSeq(seq * 3)).collect();
+    let share = Standing::Share { generation: Generation(as_of.0), as_of, ranges };
+    let all = [
+        share,
+        Standing::Same,
+        Standing::Gone,
+        Standing::Full,
+        Standing::NotCoordinator { hint },
+        Standing::Again,
+    ];
+    all.into_iter().cycle().skip(usize::from(many)).take(usize::from(many % 9)).collect()
+}
+
+fn commit_reply(which: u8, as_of: RaftIndex, hint: Option<NodeId>) -> CommitReply {
+    match which % 9 {
+        0 => CommitReply::Stored { as_of },
+        1 => CommitReply::NotCoordinator { hint },
+        2 => CommitReply::Refused(attend::Refusal::InvalidCursor),
+        3 => CommitReply::Refused(attend::Refusal::NoSuchTopic),
+        4 => CommitReply::Refused(attend::Refusal::TooManyGroups),
+        5 => CommitReply::Refused(attend::Refusal::Overloaded),
+        6 => CommitReply::Refused(attend::Refusal::Unavailable),
+        7 => CommitReply::Refused(attend::Refusal::Migrating),
+        _ => CommitReply::Unknown,
+    }
+}
+
+fn members(count: u8) -> Vec<attend::Member> {
+    let one = |n| attend::Member { name: MemberName::new(&[n]).unwrap(), ranges: n.into(), idle_ms: 7 };
+    (0..count).map(one).collect()
+}
+
 fn message() -> impl Strategy<Value = Message> {
     let parts = (
         (select(Kind::ALL.to_vec()), 0_u8..32, node()),
@@ -203,6 +241,25 @@ fn message() -> impl Strategy<Value = Message> {
                 1 => WatchReply::Ended,
                 2 => WatchReply::NotPrimary { hint },
                 _ => WatchReply::Overloaded,
+            }),
+            Kind::Assigned => Message::Assigned(Assigned { key: key(a, &short), generation: Generation(b) }),
+            Kind::Attend => Message::Attend(vec![
+                Attends {
+                    key: key(a, &short),
+                    member: MemberName::new(&short).unwrap(),
+                    known: Generation(b),
+                    idle_ms: offset,
+                    leaves: which == 0,
+                };
+                1 + usize::from(which)
+            ]),
+            Kind::AttendReply => Message::AttendReply(standings(many, index, hint)),
+            Kind::CommitAs => Message::CommitAs(CommitAs { key: key(a, &short), cursor: long }),
+            Kind::CommitReply => Message::CommitReply(commit_reply(many, index, hint)),
+            Kind::Members => Message::Members(key(a, &short)),
+            Kind::MembersReply => Message::MembersReply(match which {
+                0 => MembersReply::NotCoordinator { hint },
+                _ => MembersReply::Members { generation: Generation(b), members: members(which) },
             }),
             Kind::Raft => Message::Raft(batch),
             Kind::RaftPart => Message::RaftPart(batch[0].clone()),

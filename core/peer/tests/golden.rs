@@ -10,13 +10,14 @@ use bytes::{Buf, Bytes};
 use peer::message::{
     Attributes, Follow, FollowReply, Forward, ForwardReply, Kind, OfGroup, Propose, ProposeRefusal,
     ProposeReply, ReadIndexReply,
+    attend::{self, Assigned, Attends, CommitAs, CommitReply, MembersReply, Standing},
     copy::{self, Damage, DamageClass, Extent, FailReason, Frame, OfCopy, State},
     part::{Append, AppendReply, Doubt, Refusal, Watch, WatchReply},
 };
 use peer::{Message, Rope};
 use types::{
-    ControlPlaneId, Epoch, FenceToken, Incarnation, NodeId, Offset, RaftIndex, RangeId, RangeSeq, SegmentId,
-    SegmentSeq, Term, TopicId, VnodeId, WallTime,
+    ControlPlaneId, Epoch, FenceToken, Generation, GroupName, Incarnation, MemberName, NodeId, Offset,
+    RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq, Term, TopicId, VnodeId, WallTime,
 };
 
 fn b(text: &'static str) -> Bytes {
@@ -30,7 +31,7 @@ fn of_group(vnode: u64, message: &'static str) -> OfGroup {
 const NODE: &str = "0100000000000000000000000000000005";
 
 fn vectors() -> Vec<(Message, String)> {
-    [of_groups(), of_copies(), of_parts()].concat()
+    [of_groups(), of_copies(), of_parts(), of_members()].concat()
 }
 
 fn of_groups() -> Vec<(Message, String)> {
@@ -247,6 +248,49 @@ fn of_parts() -> Vec<(Message, String)> {
     ]
 }
 
+fn of_members() -> Vec<(Message, String)> {
+    let key = || attend::Key { topic: RANGE.topic, group: GroupName::new(b"g").unwrap() };
+    let key_hex = format!("{}0000000167", &RANGE_HEX[..32]);
+    let member = || MemberName::new(b"m").unwrap();
+    let (hint, generation, as_of) = (Some(NodeId(5)), Generation(7), RaftIndex(8));
+    let attends = Attends { key: key(), member: member(), known: Generation(6), idle_ms: 9, leaves: true };
+    let share = Standing::Share { generation, as_of, ranges: vec![RangeSeq(1), RangeSeq(2)] };
+    let standings = vec![
+        share,
+        Standing::Same,
+        Standing::Gone,
+        Standing::Full,
+        Standing::NotCoordinator { hint },
+        Standing::Again,
+    ];
+    let refused = |refusal| Message::CommitReply(CommitReply::Refused(refusal));
+    let members = vec![attend::Member { name: member(), ranges: 3, idle_ms: 4 }];
+    vec![
+        (Message::Assigned(Assigned { key: key(), generation }), format!("{key_hex}{}", n(7))),
+        (Message::Attend(vec![attends]), format!("00000001{key_hex}000000016d{}{}01", n(6), n(9))),
+        (
+            Message::AttendReply(standings),
+            format!("0000000600{}{}00000002{}{}01020304{NODE}05", n(7), n(8), n(1), n(2)),
+        ),
+        (Message::CommitAs(CommitAs { key: key(), cursor: b("cur") }), format!("{key_hex}00000003637572")),
+        (Message::CommitReply(CommitReply::Stored { as_of }), format!("00{}", n(8))),
+        (Message::CommitReply(CommitReply::NotCoordinator { hint }), format!("01{NODE}")),
+        (refused(attend::Refusal::InvalidCursor), "0200".to_owned()),
+        (refused(attend::Refusal::NoSuchTopic), "0201".to_owned()),
+        (refused(attend::Refusal::TooManyGroups), "0202".to_owned()),
+        (refused(attend::Refusal::Overloaded), "0203".to_owned()),
+        (refused(attend::Refusal::Unavailable), "0204".to_owned()),
+        (refused(attend::Refusal::Migrating), "0205".to_owned()),
+        (Message::CommitReply(CommitReply::Unknown), "03".to_owned()),
+        (Message::Members(key()), key_hex),
+        (
+            Message::MembersReply(MembersReply::Members { generation, members }),
+            format!("00{}00000001000000016d00000003{}", n(7), n(4)),
+        ),
+        (Message::MembersReply(MembersReply::NotCoordinator { hint }), format!("01{NODE}")),
+    ]
+}
+
 #[test]
 fn bytes_are_what_they_were() {
     let mut kinds = BTreeSet::new();
@@ -283,4 +327,7 @@ fn what_contradicts_itself_is_refused() {
     assert!(decode(Kind::CopyReply, &backwards).is_err(), "an extent that ends before it begins");
     assert!(decode(Kind::CopyReply, "020000000200000000").is_err(), "a count too high");
     assert!(decode(Kind::Append, &format!("{RANGE_HEX}000000000000000300000000")).is_err(), "no record");
+    assert!(decode(Kind::Attend, "00000000").is_err(), "nobody attends");
+    let twice = format!("0000000100{}{}00000002{}{}", n(7), n(8), n(1), n(1));
+    assert!(decode(Kind::AttendReply, &twice).is_err(), "a range twice");
 }

@@ -147,6 +147,25 @@ pub struct Standing {
     pub behind: Duration,
 }
 
+/// What a follower is at, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Its copy is being made.
+    Making,
+    /// It was asked where its copy stands.
+    Asking,
+    /// It takes what it is sent.
+    Following,
+    /// It takes what it is sent, into a copy that does not count yet.
+    Rebuilding,
+    /// It did not answer, and is asked again.
+    Away,
+    /// Its copy is out of service.
+    Failed,
+    /// It acts under a later epoch, or its copy is sealed.
+    Superseded,
+}
+
 #[derive(Clone, Debug)]
 struct Held<B> {
     piece: Piece,
@@ -298,19 +317,42 @@ impl<B: Clone> Primary<B> {
         }
     }
 
+    /// What a follower is at; `None` for a number that is no follower's.
+    #[must_use]
+    pub fn doing(&self, follower: usize) -> Option<Doing> {
+        let follower = &self.followers[self.index(follower)?];
+        Some(match follower.stand {
+            Stand::Making => Doing::Making,
+            Stand::Asking => Doing::Asking,
+            Stand::Following if follower.rebuilding => Doing::Rebuilding,
+            Stand::Following => Doing::Following,
+            Stand::Away { .. } => Doing::Away,
+            Stand::Out(Out::Failed) => Doing::Failed,
+            Stand::Out(Out::Superseded) => Doing::Superseded,
+        })
+    }
+
     /// Which followers have lacked something for so long, or do not answer.
     pub fn behind(&self, now: Instant, longer: Duration) -> impl Iterator<Item = usize> {
         let committed = self.committed().unwrap_or(self.base);
         let late = move |follower: &Follower| {
             follower.behind_since(committed).is_some_and(|since| now.since(since) >= longer)
         };
-        self.followers.iter().enumerate().filter(move |(_, follower)| late(follower)).map(|(index, _)| index + 1)
+        self.followers
+            .iter()
+            .enumerate()
+            .filter(move |(_, follower)| late(follower))
+            .map(|(index, _)| index + 1)
     }
 
     /// Which followers have a copy that is out of service.
     pub fn failed(&self) -> impl Iterator<Item = usize> {
         let is_out = |follower: &Follower| follower.stand == Stand::Out(Out::Failed);
-        self.followers.iter().enumerate().filter(move |(_, follower)| is_out(follower)).map(|(index, _)| index + 1)
+        self.followers
+            .iter()
+            .enumerate()
+            .filter(move |(_, follower)| is_out(follower))
+            .map(|(index, _)| index + 1)
     }
 
     /// Copies of the set, the own one included.

@@ -231,6 +231,11 @@ impl Sealing {
         if self.raises > RAISES_MAX { self.give_up(0) } else { self.fence() }
     }
 
+    /// Copies that were asked for their fence and have not answered.
+    pub fn unanswered(&self) -> impl Iterator<Item = NodeId> {
+        self.copies.iter().filter(|(_, copy)| **copy == Copy::Asked).map(|(node, _)| *node)
+    }
+
     fn needed(&self) -> usize {
         quorum::seal_count(self.replicas.len())
     }

@@ -38,6 +38,14 @@ pub const STREAMS_MAX: usize = 100_000;
 pub const MEMBER_SESSION_MS: u64 = 30_000;
 /// How often silent members are looked for, milliseconds.
 pub const MEMBER_TICK_MS: u64 = 10_000;
+/// Members of groups that one message between nodes tells of.
+pub const ATTEND_MEMBERS_MAX: usize = 256;
+/// Ranges of members that one answer to it lists, unless one member alone has more.
+pub const ATTEND_RANGES_MAX: usize = 65_536;
+/// Messages about members on their way to one coordinator; what there is to say meanwhile is gathered.
+pub const ATTENDS_IN_FLIGHT_MAX: usize = 4;
+/// Members' positions, and questions about groups, on their way from or to other nodes; one more is refused.
+pub const GROUP_ASKS_MAX: usize = 65_536;
 /// Longest long poll, milliseconds.
 pub const FETCH_WAIT_MS_MAX: u32 = 30_000;
 /// Records of a push stream on their way unacknowledged when the client names no window.

@@ -79,11 +79,15 @@ pub enum ApiKey {
     DescribeRing = 55,
     /// Gives the ring another number of vnodes.
     Reshard = 56,
+    /// Lists a topic's segments and their copies.
+    ListSegments = 57,
+    /// Why something does or does not move.
+    Explain = 58,
 }
 
 impl ApiKey {
     /// Every operation, by number.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 39] = [
         Self::Auth,
         Self::CreateTopic,
         Self::Produce,
@@ -121,6 +125,8 @@ impl ApiKey {
         Self::ChangeNode,
         Self::DescribeRing,
         Self::Reshard,
+        Self::ListSegments,
+        Self::Explain,
     ];
 
     /// The number on the wire.
@@ -177,6 +183,8 @@ impl ApiKey {
             Self::ChangeNode => "change_node",
             Self::DescribeRing => "describe_ring",
             Self::Reshard => "reshard",
+            Self::ListSegments => "list_segments",
+            Self::Explain => "explain",
         }
     }
 
@@ -199,6 +207,6 @@ mod tests {
             assert_eq!(ApiKey::from_number(number), key);
         }
         let frozen: Vec<u16> = ApiKey::ALL.iter().map(|key| key.number()).collect();
-        assert_eq!(frozen, (0..=16).chain(31..=33).chain(40..=56).collect::<Vec<_>>());
+        assert_eq!(frozen, (0..=16).chain(31..=33).chain(40..=58).collect::<Vec<_>>());
     }
 }

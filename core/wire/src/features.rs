@@ -15,3 +15,5 @@ pub const ROLES: u64 = 1 << 4;
 pub const USER_ADMIN: u64 = 1 << 5;
 /// The cluster is shown, its nodes come and go, and its ring changes: `cluster_status` to `reshard`.
 pub const CLUSTER_ADMIN: u64 = 1 << 6;
+/// Segments and their copies are shown, and what does not move is explained: `list_segments` and `explain`.
+pub const EXPLAIN: u64 = 1 << 7;

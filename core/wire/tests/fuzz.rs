@@ -9,11 +9,14 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use types::record::{Header, Record};
 use types::{NodeId, VnodeId};
-use wire::request::{Acl, Commit, Envelope, Fetch, NodeChange, Produce, ProduceBatch, StreamAck, Subscribe};
+use wire::request::{
+    Acl, Commit, Depth, Envelope, Fetch, NodeChange, Produce, ProduceBatch, StreamAck, Subject, Subscribe,
+};
 use wire::response::{
-    Batch, BatchPage, ClusterNode, ClusterStatus, Grant, GroupInfo, GroupMember, GroupNames, Hello,
-    MemberInfo, NodeChanged, NodeHealth, NodeState, Page, RangeInfo, RangeState, Reply, Resharding, RingPage,
-    RingStep, TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
+    Batch, BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Grant, GroupInfo,
+    GroupMember, GroupNames, Hello, MemberInfo, NodeChanged, NodeHealth, NodeState, Page, RangeInfo,
+    RangeState, Reply, Resharding, RingPage, RingStep, SegmentInfo, SegmentPage, TopicInfo, TopicState,
+    TopicSummaries, TopicSummary, User, UserPage, UserV2, Verdict, VnodeInfo,
 };
 use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
 
@@ -121,6 +124,18 @@ fn request() -> impl Strategy<Value = Request> {
         },
         ApiKey::DescribeRing => Request::DescribeRing { from_token: n, max: m },
         ApiKey::Reshard => Request::Reshard { to: n, dry_run: m % 2 == 0 },
+        ApiKey::ListSegments => Request::ListSegments {
+            topic: a,
+            from_range: x,
+            from_segment: y,
+            max: n,
+            depth: Depth::ALL[m as usize % Depth::ALL.len()],
+        },
+        ApiKey::Explain => Request::Explain(match n % 3 {
+            0 => Subject::Range { topic: a, range: x },
+            1 => Subject::Node { node: NodeId(y.into()) },
+            _ => Subject::Group { topic: a, group: b },
+        }),
     })
 }
 
@@ -244,6 +259,35 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn copy()(
+        node in any::<u128>(), health in select(CopyHealth::ALL.to_vec()), end in any::<Option<u64>>(),
+        size in any::<u64>(), detail in bytes(12),
+    ) -> CopyInfo {
+        CopyInfo { node: NodeId(node), health, end, bytes: size, detail }
+    }
+}
+
+prop_compose! {
+    fn segment()(
+        numbers in any::<[u64; 4]>(), end in any::<Option<u64>>(), copies in prop::collection::vec(copy(), 0..4),
+    ) -> SegmentInfo {
+        let [range, segment, start, bytes] = numbers;
+        SegmentInfo { range, segment, start, end, bytes, copies }
+    }
+}
+
+prop_compose! {
+    fn explanation()(
+        told_by in any::<u128>(), verdict in select(vec![Verdict::Moves, Verdict::Waits, Verdict::Stands]),
+        texts in [bytes(12), bytes(12), bytes(12)], since_ms in any::<Option<u64>>(),
+        facts in prop::collection::vec((bytes(8), bytes(8)), 0..4), segment in prop::option::of(segment()),
+    ) -> Explanation {
+        let [cause, text, next] = texts;
+        Explanation { told_by: NodeId(told_by), verdict, cause, text, since_ms, next, facts, segment }
+    }
+}
+
 /// Answers about the cluster.
 fn cluster_response() -> impl Strategy<Value = (ApiKey, Response)> {
     let status = (
@@ -286,8 +330,13 @@ fn cluster_response() -> impl Strategy<Value = (ApiKey, Response)> {
     let resharding = (any::<[u32; 3]>(), prop::collection::vec(step(), 0..4), string()).prop_map(
         |([from, to, step_count], steps, refusal)| Resharding { from, to, step_count, steps, refusal },
     );
+    let segments = (prop::collection::vec(segment(), 0..4), any::<bool>())
+        .prop_map(|(segments, more)| SegmentPage { segments, more });
+    let explanation = explanation().prop_map(Box::new);
     let ok = |api_key: ApiKey| move |payload| (api_key, Response::Ok(payload));
     prop_oneof![
+        segments.prop_map(Payload::Segments).prop_map(ok(ApiKey::ListSegments)),
+        explanation.prop_map(Payload::Explanation).prop_map(ok(ApiKey::Explain)),
         status.prop_map(Payload::ClusterStatus).prop_map(ok(ApiKey::ClusterStatus)),
         changed.prop_map(Payload::NodeChanged).prop_map(ok(ApiKey::ChangeNode)),
         ring.prop_map(Payload::Ring).prop_map(ok(ApiKey::DescribeRing)),
@@ -296,6 +345,23 @@ fn cluster_response() -> impl Strategy<Value = (ApiKey, Response)> {
 }
 
 proptest! {
+    #[test]
+    fn what_is_said_of_a_segment_s_size_is_the_size(segment in segment()) {
+        let page = SegmentPage { segments: vec![segment.clone()], more: false };
+        let bytes = encode_response(&Response::Ok(Payload::Segments(page)), 1).len();
+        prop_assert_eq!(bytes, 4 + 6 + 4 + segment.encoded_len() + 1);
+    }
+
+    #[test]
+    fn what_is_explained_and_why_go_through_other_places_too(explanation in explanation(), noise in bytes(80)) {
+        prop_assert_eq!(Explanation::from_bytes(explanation.to_bytes()), Ok(explanation));
+        // Whatever another node sends: it is refused or taken, and nothing else happens.
+        let _ = Explanation::from_bytes(noise.clone());
+        if let Ok(subject) = Subject::from_bytes(noise.clone()) {
+            prop_assert_eq!(subject.to_bytes(), noise);
+        }
+    }
+
     #[test]
     fn what_is_said_of_a_size_is_the_size(node in cluster_node(), vnode in vnode()) {
         let page = RingPage { vnodes: vec![vnode.clone()], ..RingPage::default() };

@@ -1,4 +1,4 @@
-//! The published vectors, G1 to G30, and those of the later operations, H1 to H45, in both directions: the bytes decode to these messages, and these
+//! The published vectors, G1 to G30, and those of the later operations, H1 to H52, in both directions: the bytes decode to these messages, and these
 //! messages encode to the bytes. `golden.txt` holds one vector a line.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
@@ -8,11 +8,14 @@ extern crate malachi_wire as wire;
 use bytes::{Buf, Bytes, BytesMut};
 use types::record::{Header, Record};
 use types::{NodeId, VnodeId};
-use wire::request::{Acl, Commit, Envelope, Fetch, NodeChange, Produce, ProduceBatch, StreamAck, Subscribe};
+use wire::request::{
+    Acl, Commit, Depth, Envelope, Fetch, NodeChange, Produce, ProduceBatch, StreamAck, Subject, Subscribe,
+};
 use wire::response::{
-    Batch, BatchPage, ClusterNode, ClusterStatus, Grant, GroupInfo, GroupMember, GroupNames, Hello,
-    MemberInfo, NodeChanged, NodeHealth, NodeState, Page, RangeInfo, RangeState, Reply, Resharding, RingPage,
-    RingStep, TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
+    Batch, BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Grant, GroupInfo,
+    GroupMember, GroupNames, Hello, MemberInfo, NodeChanged, NodeHealth, NodeState, Page, RangeInfo,
+    RangeState, Reply, Resharding, RingPage, RingStep, SegmentInfo, SegmentPage, TopicInfo, TopicState,
+    TopicSummaries, TopicSummary, User, UserPage, UserV2, Verdict, VnodeInfo,
 };
 use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
 
@@ -259,6 +262,68 @@ fn later_responses_on_records_groups_and_users() {
     check_response("H27", 15, ApiKey::DescribeGroup, Response::Ok(Payload::Group(group)));
 }
 
+fn copy(node: NodeId, health: CopyHealth, (end, bytes): (Option<u64>, u64), detail: &'static str) -> CopyInfo {
+    CopyInfo { node, health, end, bytes, detail: detail.into() }
+}
+
+#[test]
+fn requests_and_responses_about_what_does_not_move() {
+    let topic = || s("orders");
+    let (from_range, from_segment, max, depth) = (1, 4, 10, Depth::Verify);
+    check_request("H46", 22, Request::ListSegments { topic: topic(), from_range, from_segment, max, depth });
+    check_request("H47", 23, Request::Explain(Subject::Range { topic: topic(), range: 2 }));
+    check_request("H48", 23, Request::Explain(Subject::Node { node: TWO }));
+    check_request("H49", 23, Request::Explain(Subject::Group { topic: topic(), group: s("workers") }));
+
+    let stands = (Some(250), 9000);
+    let sealed = SegmentInfo {
+        range: 0,
+        segment: 3,
+        start: 100,
+        end: Some(250),
+        bytes: 9000,
+        copies: vec![
+            copy(ONE, CopyHealth::Settled, stands, ""),
+            copy(TWO, CopyHealth::Damaged, stands, "damaged at byte 80"),
+        ],
+    };
+    let active = SegmentInfo {
+        range: 2,
+        segment: 0,
+        start: 250,
+        end: None,
+        bytes: 0,
+        copies: vec![
+            copy(ONE, CopyHealth::Intact, (Some(260), 900), ""),
+            copy(TWO, CopyHealth::Unreachable, (None, 0), "its node cannot be reached"),
+        ],
+    };
+    let page = SegmentPage { segments: vec![sealed, active.clone()], more: true };
+    check_response("H50", 22, ApiKey::ListSegments, Response::Ok(Payload::Segments(page)));
+    let stands = Explanation {
+        told_by: ONE,
+        verdict: Verdict::Stands,
+        cause: "no_quorum".into(),
+        text: "1 of 2 copies have it".into(),
+        since_ms: Some(1500),
+        next: "bring one back".into(),
+        facts: vec![("state".into(), "open".into())],
+        segment: Some(active),
+    };
+    check_response("H51", 23, ApiKey::Explain, Response::Ok(Payload::Explanation(Box::new(stands))));
+    let moves = Explanation {
+        told_by: TWO,
+        verdict: Verdict::Moves,
+        cause: "alive".into(),
+        text: "it takes part".into(),
+        since_ms: None,
+        next: "nothing".into(),
+        facts: Vec::new(),
+        segment: None,
+    };
+    check_response("H52", 23, ApiKey::Explain, Response::Ok(Payload::Explanation(Box::new(moves))));
+}
+
 const ONE: NodeId = NodeId(0x11);
 const TWO: NodeId = NodeId(0x22);
 
@@ -367,7 +432,7 @@ fn every_vector_is_checked_above() {
     let checked = include_str!("golden.rs");
     let names: Vec<&str> =
         include_str!("golden.txt").lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(names.len(), 75);
+    assert_eq!(names.len(), 82);
     for name in names {
         assert!(checked.contains(&format!("\"{name}\"")), "{name}");
     }

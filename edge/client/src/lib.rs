@@ -36,10 +36,11 @@ pub use tcp::{
 pub use tcp::{Tls, TlsFiles, TlsUnusable};
 pub use types::record::{Header, Record};
 pub use types::{NodeId, VnodeId};
-pub use wire::request::{Fetch, NodeChange, Produce, ProduceBatch};
+pub use wire::request::{Depth, Fetch, NodeChange, Produce, ProduceBatch, Subject};
 pub use wire::response::{
-    BatchPage, ClusterNode, ClusterStatus, Grant, GroupInfo, GroupMember, GroupNames, Hello, MemberInfo,
-    NodeChanged, NodeHealth, NodeState, Page, RangeInfo, RangeState, Resharding, RingPage, RingStep, TopicInfo,
-    TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, VnodeInfo,
+    BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Grant, GroupInfo, GroupMember,
+    GroupNames, Hello, MemberInfo, NodeChanged, NodeHealth, NodeState, Page, RangeInfo, RangeState, Resharding,
+    RingPage, RingStep, SegmentInfo, SegmentPage, TopicInfo, TopicState, TopicSummaries, TopicSummary, User,
+    UserPage, UserV2, Verdict, VnodeInfo,
 };
 pub use wire::{Effect, Payload, Reason, Request, Response, Retry, Str, features};

@@ -236,6 +236,8 @@ impl Change {
             OfCluster::Status { .. }
             | OfCluster::ChangeNode { dry_run: true, .. }
             | OfCluster::Ring { .. }
+            | OfCluster::Segments { .. }
+            | OfCluster::Explain(_)
             | OfCluster::Reshard { dry_run: true, .. } => None,
         }
     }

@@ -90,7 +90,9 @@ pub(super) fn response(reply: Reply, batches: bool) -> Response {
         | Reply::ClusterStatus(_)
         | Reply::NodeChanged(_)
         | Reply::Ring(_)
-        | Reply::Resharding(_) => return Response::Error(Reason::InternalError),
+        | Reply::Resharding(_)
+        | Reply::Segments(_)
+        | Reply::Explained(_) => return Response::Error(Reason::InternalError),
     })
 }
 

@@ -173,6 +173,10 @@ fn tell(
         Ok(Err(violation)) => violation,
         Err(_) => Violation::new("PANIC", "an assertion failed, see above"),
     };
-    let name = if world.records.is_on() { "records" } else { "cluster" };
+    let name = match (world.records.is_on(), world.is_story) {
+        (true, true) => "records-story",
+        (true, false) => "records",
+        (false, _) => "cluster",
+    };
     Err(Failure { world: name, seed: world.seed, micros: world.now, violation })
 }

@@ -253,6 +253,8 @@ pub fn snapshots_lost(seed: u64, are_gone: bool, options: Options) -> Result<Sum
             ensure(held.is_subset(&left), "P-37", || format!("{hurt} removes {held:?}: {left:?}"))?;
         }
         world.boot(third)?;
+        // The same process is given new replicas.
+        world.wait(World::is_settled)?;
         world.heal()
     })
 }

@@ -181,6 +181,8 @@ impl World {
     pub(super) fn is_ready(&mut self, id: NodeId) -> Result<(), Violation> {
         self.say(|| format!("node {id} is ready"));
         self.process(id).ready = true;
+        // What it has just applied is looked at first.
+        self.look(id)?;
         self.ready_is_told(id)?;
         for group in self.groups_of(id) {
             let applied = self.applied(id, group).unwrap_or_default();

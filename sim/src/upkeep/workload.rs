@@ -27,6 +27,8 @@ pub(super) struct Readers {
     seen: BTreeMap<TopicId, u64>,
     /// Places that readers were at in this lifetime: what they are moved over there was counted.
     passed: BTreeSet<(TopicId, Offset)>,
+    /// Topics of which a fetch came to nothing in this lifetime: it may have moved its reader all the same.
+    unsure: BTreeSet<usize>,
     /// Produces on their way.
     waiting: BTreeSet<RequestId>,
 }
@@ -35,6 +37,7 @@ impl Readers {
     pub(super) fn life_ended(&mut self) {
         self.waiting.clear();
         self.passed.clear();
+        self.unsure.clear();
     }
 }
 
@@ -133,6 +136,7 @@ impl World {
             }
             tries += 1;
             if tries > 2000 {
+                self.readers.unsure.insert(topic);
                 return Ok(());
             }
             self.run(1)?;
@@ -145,6 +149,7 @@ impl World {
             // Its topic is another one by now, or a fault was met.
             Reply::Failed(_) => {
                 self.readers.cursors.remove(&topic);
+                self.readers.unsure.insert(topic);
                 Ok(())
             }
             other => Err(Violation::new("ANSWER", format!("a fetch is answered {other:?}"))),
@@ -187,7 +192,7 @@ impl World {
         });
         // Of a topic that is gone nothing is stored.
         let gone = stored.flatten().map_or(skipped, |first| first.since(start.min(first)));
-        let first = self.readers.passed.insert((after.topic, start));
+        let first = self.readers.passed.insert((after.topic, start)) && !self.readers.unsure.contains(&topic);
         inv_43::moved(TOPICS[topic], skipped, gone, self.counted, first)?;
         self.summary.skipped += skipped;
         self.summary.read += u64::from(page.count);

@@ -28,7 +28,7 @@ use lease::Lease;
 use leave::Leave;
 pub(crate) use members::Living;
 use ring::RingWork;
-pub(crate) use operator::Changing;
+pub(crate) use operator::{Changing, fitting};
 
 /// How often the tables are looked at while there are several nodes.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -67,6 +67,10 @@ impl Node {
             OfCluster::Status { after, max } => self.status(*after, *max).map(Some),
             OfCluster::Ring { from_token, max } => self.ring_page(*from_token, *max).map(Some),
             OfCluster::Reshard { to, dry_run } => self.reshard(*to, *dry_run).map(Some),
+            OfCluster::Segments { topic, from, max, depth } => {
+                self.list_segments(id, topic.as_ref(), *from, *max, *depth)
+            }
+            OfCluster::Explain(subject) => self.explain(id, subject),
             OfCluster::ChangeNode { node, change, dry_run } => {
                 let found = self.found_on(*node);
                 let changing = Changing { id, node: *node, change: *change, found, again: false };
@@ -195,7 +199,7 @@ impl Node {
     }
 
     /// What is on a node, as far as is known here. Takes time in proportion to the segments of all topics.
-    fn found_on(&self, node: NodeId) -> NodeChanged {
+    pub(crate) fn found_on(&self, node: NodeId) -> NodeChanged {
         let meta = &self.core.meta;
         let vnodes = self.memberships().remove(&node).unwrap_or_default();
         let is_member = |group: &raft::Group| group.members().iter().any(|(member, _)| member.node == node);
@@ -270,7 +274,7 @@ impl Node {
 }
 
 /// As many as were asked for and fit, and whether there are more; refused when not even one fits.
-fn fitting<T>(
+pub(crate) fn fitting<T>(
     items: impl Iterator<Item = T>,
     max: u32,
     mut left: usize,

@@ -255,6 +255,7 @@ impl Node {
             Owner::Read { segment, from } => self.read_answered(holder, segment, from, answer),
             Owner::Seek { id, segment } => self.seek_answered(holder, id, segment, answer),
             Owner::Heal { step, .. } => self.heal_answered(step, answer),
+            Owner::Look { number, spot } => self.look_answered(holder, number, spot, answer),
             Owner::Follow { segment, follower, round, .. } => self.followed(segment, follower, round, answer),
             Owner::Append { .. }
             | Owner::FollowRead { .. }

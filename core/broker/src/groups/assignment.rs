@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::keyspace::KeyHash;
-use types::{Generation, MemberName, RangeId};
+use types::{Generation, MemberName, RangeId, RangeSeq};
 
 /// Who owns a range, and since which assignment without a break.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,18 @@ impl Assignment {
     /// The ranges of a member, in the order of ids.
     pub(super) fn of<'a>(&'a self, member: &'a MemberName) -> impl Iterator<Item = RangeId> + 'a {
         self.owners.iter().filter(|(_, owner)| owner.member == *member).map(|(range, _)| *range)
+    }
+
+    /// The ranges of every member that has any, in the order of their numbers.
+    pub(super) fn by_member(&self) -> BTreeMap<MemberName, Vec<RangeSeq>> {
+        let mut ranges: BTreeMap<MemberName, Vec<RangeSeq>> = BTreeMap::new();
+        for (range, owner) in &self.owners {
+            match ranges.get_mut(&owner.member) {
+                Some(of) => of.push(range.seq),
+                None => drop(ranges.insert(owner.member.clone(), vec![range.seq])),
+            }
+        }
+        ranges
     }
 
     /// Gives a new member what it scores highest for, under the generation `next`; whether that is anything.
@@ -117,7 +129,7 @@ impl Assignment {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use proptest::prelude::*;
-    use types::{RangeSeq, TopicId};
+    use types::TopicId;
 
     use super::*;
 

@@ -1,7 +1,9 @@
 //! Members of consumer groups: who is there, and which ranges are whose.
 //!
-//! Owns the soft state of every group with members on this node: nothing of it is durable, and members
-//! register again with their next request after a restart. Positions are metadata's. Does not read records.
+//! Owns the soft state of every group on a topic whose vnode this node leads: it coordinates them, wherever their
+//! members are connected (`coordinator`). Of members that are connected here and belong to a group that another node
+//! coordinates it keeps what it was told (`attending`, `front`). Nothing of it is durable, and members register again
+//! with their next request after a restart or a change of the leader. Positions are metadata's. Does not read records.
 //!
 //! Invariants:
 //! - every current range of the topic has exactly one owner while the group has a member;
@@ -10,6 +12,10 @@
 //! - what a member read before its share changed hands moves nothing of what changed hands.
 
 mod assignment;
+mod attending;
+mod commits;
+mod coordinator;
+mod front;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +23,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use metadata::vnode::Vnode;
 use types::cursor::{CursorMember, Tile};
-use types::{Generation, GroupName, Instant, KeySpan, MemberName, Offset, RangeId, RangeSeq, TopicId, limits};
+use types::{
+    Generation, GroupName, Instant, KeySpan, MemberName, NodeId, Offset, RangeId, RangeSeq, TopicId, VnodeId,
+    limits,
+};
 
 use self::assignment::Assignment;
 use crate::action::{GroupInfo, MemberInfo, Notice, Reply};
@@ -28,12 +37,9 @@ use crate::planted::Bug;
 use crate::tiles;
 use wire::Reason;
 
-/// A group on one life of a topic.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    pub(crate) topic: TopicId,
-    pub(crate) group: GroupName,
-}
+pub(crate) use attending::Attending;
+pub(crate) use front::Attendance;
+pub(crate) use peer::message::attend::Key;
 
 /// No room for another member or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,9 +52,13 @@ pub(crate) struct Groups {
     groups: BTreeMap<Key, Group>,
     /// When silent members are looked for next.
     tick_at: Option<Instant>,
-    /// The latest of a group that lost its last member: one of the same name begins after it, so that no cursor
-    /// from before passes for one of the new assignment.
-    latest: Generation,
+    /// The latest, by vnode, of a group that lost its last member: one of the same name begins after it, so that no
+    /// cursor from before passes for one of the new assignment.
+    latest: BTreeMap<VnodeId, Generation>,
+    /// Groups whose assignment changed since their members' nodes were told.
+    changed: BTreeSet<Key>,
+    /// When it is looked next whether others coordinate them by now.
+    look_at: Instant,
 }
 
 #[derive(Debug)]
@@ -56,14 +66,18 @@ struct Group {
     generation: Generation,
     members: BTreeMap<MemberName, Member>,
     assignment: Assignment,
+    /// Other nodes that members are connected to, and when each spoke of one last.
+    fronts: BTreeMap<NodeId, Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
     /// When its last request was taken, or its last wait ended.
     seen: Instant,
-    /// Requests of it that wait, and streams.
+    /// Requests of it that wait here, and streams.
     waiting: u32,
+    /// The other node that said last that it waits there, and when; none once it was heard here.
+    held: Option<(NodeId, Instant)>,
 }
 
 impl Group {
@@ -145,6 +159,10 @@ impl Groups {
         if group.generation == holder.generation && group.members.contains_key(&holder.member) {
             return tiles;
         }
+        if holder.generation > group.generation {
+            // Of another vnode that had the topic meanwhile.
+            return Vec::new();
+        }
         let owns = |id: RangeId| {
             let owner = group.assignment.owner(id);
             owner.is_some_and(|owner| owner.member == holder.member && owner.since <= holder.generation)
@@ -176,43 +194,61 @@ pub(crate) struct Share {
 
 impl Node {
     /// Registers a member, or hears that it is alive.
-    pub(crate) fn join(&mut self, key: &Key, member: &MemberName) -> Result<Share, Full> {
+    fn join(&mut self, key: &Key, member: &MemberName) -> Result<Share, Full> {
         let now = self.core.now;
+        if self.register(key, member, Member { seen: now, waiting: 0, held: None })? {
+            self.assigned(key);
+        }
+        if let Some(known) = self.groups.member_mut(key, member) {
+            known.held = None;
+        }
+        Ok(self.share(key, member))
+    }
+
+    /// Registers a member that was heard then, or hears that it is alive; whether it is new.
+    fn register(&mut self, key: &Key, member: &MemberName, of: Member) -> Result<bool, Full> {
         if !self.groups.groups.contains_key(key) {
             if self.groups.groups.len() >= limits::GROUPS_COORDINATED_MAX {
                 return Err(Full);
             }
-            // Later than any generation of an earlier process lifetime, whose cursors may still come.
-            let generation = self.groups.latest.max(Generation(self.core.wall.0));
-            let group = Group { generation, members: BTreeMap::new(), assignment: Assignment::default() };
-            self.groups.groups.insert(key.clone(), group);
-            self.groups.tick_at.get_or_insert(now.plus(Duration::from_millis(limits::MEMBER_TICK_MS)));
+            let generation = self.first_generation(key.topic);
+            let (members, assignment, fronts) = (BTreeMap::new(), Assignment::default(), BTreeMap::new());
+            self.groups.groups.insert(key.clone(), Group { generation, members, assignment, fronts });
+            let tick_at = self.core.now.plus(Duration::from_millis(limits::MEMBER_TICK_MS));
+            self.groups.tick_at.get_or_insert(tick_at);
         }
         let vnode = self.core.meta.of(key.topic);
         let group = self.groups.groups.get_mut(key).expect("it was there or was inserted above");
         if let Some(known) = group.members.get_mut(member) {
-            known.seen = now;
-        } else {
-            if group.members.len() >= limits::MEMBERS_PER_GROUP_MAX {
-                return Err(Full);
-            }
-            let first = group.members.is_empty();
-            group.members.insert(member.clone(), Member { seen: now, waiting: 0 });
-            let next = group.next();
-            if first {
-                group.set_ranges(vnode, key.topic);
-            } else if group.assignment.join(member, next) {
-                group.generation = next;
-            }
-            self.assigned(key);
+            known.seen = known.seen.max(of.seen);
+            return Ok(false);
         }
-        Ok(self.share(key, member))
+        if group.members.len() >= limits::MEMBERS_PER_GROUP_MAX {
+            return Err(Full);
+        }
+        let first = group.members.is_empty();
+        group.members.insert(member.clone(), of);
+        let next = group.next();
+        if first {
+            group.set_ranges(vnode, key.topic);
+        } else if group.assignment.join(member, next) {
+            group.generation = next;
+        }
+        Ok(true)
     }
 
     /// What a member reads now.
     pub(crate) fn share(&self, key: &Key, member: &MemberName) -> Share {
         let vnode = self.core.meta.of(key.topic);
         let group = self.groups.groups.get(key);
+        if group.is_none()
+            && let Some((generation, ranges)) = self.attending.share(key, member)
+        {
+            let spans = ranges.iter().filter_map(|seq| vnode.range(RangeId { topic: key.topic, seq: *seq }));
+            let mut spans: Vec<KeySpan> = spans.map(|range| range.span).collect();
+            spans.sort_unstable();
+            return Share { cursor: CursorMember { member: member.clone(), generation }, spans };
+        }
         let ranges = group.map(|group| group.assignment.of(member));
         let mut spans: Vec<KeySpan> =
             ranges.into_iter().flatten().filter_map(|id| vnode.range(id)).map(|range| range.span).collect();
@@ -233,6 +269,9 @@ impl Node {
             } else {
                 // Its own long polls would bring it back.
                 self.release(&name, &key, &member);
+                if !self.coordinates(&key) {
+                    return self.leave_elsewhere(id, &key, &member);
+                }
                 self.leave_unless_waiting(&key, &member);
             }
         }
@@ -250,6 +289,9 @@ impl Node {
     /// Takes a member out of its group, unless a stream or a request elsewhere reads as it: a client that comes back
     /// under its name may be there before the node hears that its last connection is gone.
     pub(crate) fn leave_unless_waiting(&mut self, key: &Key, member: &MemberName) {
+        if self.attending.has(key, member) {
+            return self.part_elsewhere(key, member);
+        }
         if !self.groups.is_waiting(key, member) || self.core.config.has_bug(Bug::LeaveStreaming) {
             self.leave(key, member);
         }
@@ -263,8 +305,7 @@ impl Node {
             return;
         }
         if group.members.is_empty() {
-            self.groups.latest = self.groups.latest.max(group.generation);
-            self.groups.groups.remove(key);
+            self.forget_group(key);
             return;
         }
         let next = group.next();
@@ -320,8 +361,9 @@ impl Node {
     /// A topic is gone, and its groups with it.
     pub(crate) fn forget_groups(&mut self, topic: TopicId) {
         for key in self.keys_of(topic) {
-            self.groups.groups.remove(&key);
+            self.forget_group(&key);
         }
+        self.forget_attending(topic);
     }
 
     /// Whoever reads as a member of the group looks at its new share.
@@ -334,6 +376,7 @@ impl Node {
             generation: group.generation.0,
             members: group.names().len(),
         });
+        self.groups.changed.insert(key.clone());
         self.restream(key);
         self.wake_group(&name, key);
     }
@@ -353,6 +396,12 @@ impl Node {
         let members = group.map(|group| group.members.iter().map(member).collect()).unwrap_or_default();
         let (lag, lag_exact) = self.lag(key.topic, &self.core.positions(&key.group, key.topic));
         GroupInfo { generation: group.map_or(0, |group| group.generation.0), members, lag, lag_exact }
+    }
+
+    /// Requests of a group's members that wait, and streams, by member.
+    pub(crate) fn waiting_in(&self, key: &Key) -> impl Iterator<Item = (&MemberName, u32)> {
+        let group = self.groups.groups.get(key);
+        group.into_iter().flat_map(|group| group.members.iter()).map(|(name, member)| (name, member.waiting))
     }
 
     /// The first offset of a range that is stored, or its end when none is.

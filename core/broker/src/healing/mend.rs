@@ -43,6 +43,8 @@ pub(super) struct Job {
     found: BTreeMap<NodeId, Found>,
     /// Nodes that hold a copy and are not in the set: one that was moved while they were away, or was never taken in.
     strangers: BTreeSet<NodeId>,
+    /// Copies that were read through and are as recorded.
+    read: BTreeSet<NodeId>,
     /// Copies to be made whole, one after another.
     targets: VecDeque<NodeId>,
     /// The one being made whole.
@@ -125,6 +127,7 @@ impl Node {
             replicas: replicas.clone(),
             found: BTreeMap::new(),
             strangers: BTreeSet::new(),
+            read: BTreeSet::new(),
             targets: VecDeque::new(),
             mending: None,
             carried: false,
@@ -345,6 +348,18 @@ impl Node {
         }
         // The tables are asked once more: had another set been recorded, whoever is in it would be no stranger.
         let goes = job.strangers.iter().any(|node| !set.contains(node)) && whole == set.len();
+        let unread = set.iter().copied().filter(|node| !job.read.contains(node));
+        let unread: BTreeSet<NodeId> = unread.filter(|_| loses_whole || goes).collect();
+        if !unread.is_empty() {
+            // One that was damaged unseen must not be what is left.
+            let number = job.number;
+            job.left.clone_from(&unread);
+            for node in unread {
+                let what = What::Check { segment, job: number, node };
+                self.heal_ask(node, what, true, store::Request::Verify { segment });
+            }
+            return;
+        }
         if set == job.replicas && !goes {
             let settled = job.found.values().all(|found| matches!(found, Found::Whole | Found::Silent));
             for node in kept {
@@ -353,6 +368,34 @@ impl Node {
             return self.mend_over(segment, settled);
         }
         self.propose_set(key, set);
+    }
+
+    /// A copy that is to stay was read through, or could not be.
+    pub(super) fn check_answered(&mut self, key: (SegmentId, u64), node: NodeId, answer: &CopyAnswer) {
+        let segment = key.0;
+        let Some(job) = self.mend_job(key) else { return };
+        job.left.remove(&node);
+        let last = job.left.is_empty();
+        let length = job.recorded.end.since(job.recorded.base);
+        match answer {
+            CopyAnswer::Store(Reply::Verified(report)) => {
+                let exact = (report.records, report.bytes) == (length, job.recorded.bytes);
+                if exact && report.damage.is_none() {
+                    job.read.insert(node);
+                } else {
+                    job.found.insert(node, Found::Damaged);
+                    let reason = store::FailReason::Other;
+                    let request = store::Request::Latch { segment, reason };
+                    self.heal_ask(node, What::Latch { segment }, true, request);
+                }
+            }
+            CopyAnswer::Store(_) | CopyAnswer::Unreachable | CopyAnswer::Unanswered => {
+                job.found.insert(node, Found::Failed);
+            }
+        }
+        if last {
+            self.place_copies(key);
+        }
     }
 
     fn propose_set(&mut self, key: (SegmentId, u64), set: Vec<NodeId>) {

@@ -28,6 +28,7 @@ use crate::copies::CopyAnswer;
 use crate::node::{Node, Owner};
 
 pub use notice::{Failure, Notice};
+pub(crate) use seal::Progress;
 
 /// Segments being ended at one time.
 const SEALS_MAX: usize = 64;
@@ -85,6 +86,8 @@ enum What {
     Fence { segment: SegmentId, job: u64, round: u32, node: NodeId },
     /// Where a copy stands.
     Probe { segment: SegmentId, job: u64, node: NodeId },
+    /// Whether one that stays reads as recorded, before another goes.
+    Check { segment: SegmentId, job: u64, node: NodeId },
     /// A step of making one whole.
     Mend { segment: SegmentId, job: u64 },
     /// Records of the source.
@@ -132,6 +135,7 @@ impl Node {
                 self.fence_answered((segment, job), round, node, answer)
             }
             What::Probe { segment, job, node } => self.probe_answered((segment, job), node, answer),
+            What::Check { segment, job, node } => self.check_answered((segment, job), node, &answer),
             What::Mend { segment, job } => self.mend_answered((segment, job), answer),
             What::Read { fill } => self.fill_read(fill, answer),
             What::Append { fill, end } => self.fill_appended(fill, end, answer),

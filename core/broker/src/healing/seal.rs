@@ -48,6 +48,34 @@ pub(super) struct Resting {
     epoch: Epoch,
 }
 
+/// How far the ending of a segment by this node is, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Others are ended first.
+    Queued,
+    /// Copies are asked, or records are carried; these have not answered.
+    Asking(Vec<NodeId>),
+    /// The end is on its way to the tables.
+    Recording,
+    /// Given up so often; it is tried again then.
+    Resting { tries: u32, at: Instant },
+}
+
+impl super::Healing {
+    /// How far the ending of a segment is; `None` when this node is not at it.
+    pub(crate) fn ending_of(&self, segment: SegmentId) -> Option<Progress> {
+        if let Some(job) = self.seals.get(&segment) {
+            let asked = job.sealing.unanswered().collect();
+            let recording = job.recording.is_some();
+            return Some(if recording { Progress::Recording } else { Progress::Asking(asked) });
+        }
+        if let Some(resting) = self.resting.get(&segment) {
+            return Some(Progress::Resting { tries: resting.tries, at: resting.at });
+        }
+        self.wanted.contains_key(&segment).then_some(Progress::Queued)
+    }
+}
+
 impl Node {
     /// Ends a segment, whoever its primary is. Does nothing when that is under way, or when the tables say that it
     /// ended. What comes of it is seen in the tables.

@@ -218,6 +218,7 @@ impl Meta {
     }
 
     /// The tables of one vnode.
+    #[cfg(feature = "planted")]
     pub(crate) fn vnode(&self, vnode: VnodeId) -> Option<&Vnode> {
         self.shards.get(&vnode).map(|shard| shard.tables.machine())
     }
@@ -495,6 +496,11 @@ impl Meta {
         let own = self.host.group(group).filter(|_| !catching_up).map_or(RaftIndex::ZERO, Group::applied);
         let followed = if self.is_followed(group) { self.follows.seen(group) } else { RaftIndex::ZERO };
         tables.max(own).max(followed)
+    }
+
+    /// How far the tables are that have a topic.
+    pub(crate) fn applied_for(&self, topic: TopicId) -> RaftIndex {
+        self.home(topic).map_or(RaftIndex::ZERO, |home| self.applied_of(home))
     }
 
     fn is_catching_up(&self, group: VnodeId) -> bool {

@@ -80,9 +80,18 @@ impl Meta {
             | Message::ReadIndexReply(_)
             | Message::CopyReply(_)
             | Message::AppendReply(_)
-            | Message::WatchReply(_) => None,
+            | Message::WatchReply(_)
+            | Message::Assigned(_)
+            | Message::AttendReply(_)
+            | Message::CommitReply(_)
+            | Message::MembersReply(_) => None,
             // The node's own business.
-            Message::Copy(_) | Message::Append(_) | Message::Watch(_) => None,
+            Message::Copy(_)
+            | Message::Append(_)
+            | Message::Watch(_)
+            | Message::Attend(_)
+            | Message::CommitAs(_)
+            | Message::Members(_) => None,
         };
         out.extend(answer.map(|message| answer_to(caller, message)));
     }
@@ -319,7 +328,7 @@ impl Meta {
     }
 
     /// Nodes that may have a group, those that are said to first.
-    pub(super) fn candidates(&self, group: VnodeId) -> Vec<NodeId> {
+    pub(crate) fn candidates(&self, group: VnodeId) -> Vec<NodeId> {
         let hint = self.remote.hint(group).into_iter();
         let placed = self.placed(group);
         let mut nodes: Vec<NodeId> = hint.chain(placed).filter(|node| self.up.contains(node)).collect();

@@ -286,3 +286,27 @@ fn a_reader_leaves_a_range_when_its_segment_has_ended() {
     let Some(Reply::Fetched(fetched)) = bench.reply(parked) else { panic!("it waits for what is there") };
     assert_eq!(Page::of(fetched).values, ["1"]);
 }
+
+/// Found by the simulator: a search for a time was cut to where a segment begins whose end was not known yet.
+#[test]
+fn a_time_is_found_in_what_an_earlier_process_left() {
+    let mut bench = Bench::with_topic();
+    assert_eq!(bench.ask(produce("t", &["earlier"])), Reply::Stored(1));
+    bench.wall = WallTime(bench.wall.0 + 1_000);
+    let at_ms = bench.wall.0;
+    bench.step(Event::Timer);
+    assert_eq!(bench.ask(produce("t", &["later"])), Reply::Stored(1));
+    // With each number of jobs done before, the segment is another bit nearer to its end.
+    for jobs in 0..40 {
+        bench.restart_for(jobs);
+        let id = bench.send(Request::Admin(Admin::SeekTime { topic: name("t"), at_ms }));
+        bench.settle();
+        match bench.reply(id).expect("answered once the disks are done") {
+            Reply::Sought(cursor) => {
+                let page = bench.page(Fetch { cursor: Some(cursor), ..fetch("t") });
+                assert_eq!(page.values, ["later"], "after {jobs} jobs");
+            }
+            reply => assert_eq!(reply, failed(Reason::Unavailable), "after {jobs} jobs"),
+        }
+    }
+}

@@ -92,6 +92,11 @@ impl Watches {
         watching.and_then(|watching| watching.end).is_some_and(|(_, asked)| asked >= turn)
     }
 
+    /// Ranges of a topic that could not be read when somebody last tried.
+    pub(crate) fn unreadable(&self, topic: TopicId) -> impl Iterator<Item = RangeId> {
+        self.lost.keys().copied().filter(move |range| range.topic == topic)
+    }
+
     /// When something that could not be read is to be looked at again.
     pub(crate) fn next_retry(&self) -> Option<Instant> {
         self.lost.values().min().copied()

@@ -15,7 +15,7 @@
 //! read_index_reply = 0 index:u64 | 1 hint:opt<u128> | 2
 //! ```
 //!
-//! The rest is in `copy` and `part`. Maps and sets are in order and without repetition, so that a value has one encoding.
+//! The rest is in `copy`, `part` and `attend`. Maps and sets are in order and without repetition, so that a value has one encoding.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use types::{ControlPlaneId, FenceToken, Incarnation, NodeId, RaftIndex, Term, Vn
 
 use super::{
     Attributes, Follow, FollowReply, Forward, ForwardReply, Kind, Message, OfGroup, Propose, ProposeRefusal,
-    ProposeReply, ReadIndexReply, copy, part,
+    ProposeReply, ReadIndexReply, attend, copy, part,
 };
 use crate::hello::{opt_u128, put_opt_u128, text};
 use crate::rope::Rope;
@@ -79,6 +79,13 @@ impl Message {
             Self::AppendReply(reply) => reply.encode(out),
             Self::Watch(watch) => watch.encode(out),
             Self::WatchReply(reply) => reply.encode(out),
+            Self::Assigned(assigned) => assigned.encode(out.fields()),
+            Self::Attend(members) => attend::encode_attend(members, out.fields()),
+            Self::AttendReply(standings) => attend::encode_standings(standings, out.fields()),
+            Self::CommitAs(commit) => commit.encode(out),
+            Self::CommitReply(reply) => reply.encode(out.fields()),
+            Self::Members(key) => key.encode(out.fields()),
+            Self::MembersReply(reply) => reply.encode(out.fields()),
         }
     }
 
@@ -137,6 +144,13 @@ impl Message {
             Kind::AppendReply => Self::AppendReply(part::AppendReply::read(reader)?),
             Kind::Watch => Self::Watch(part::Watch::read(reader)?),
             Kind::WatchReply => Self::WatchReply(part::WatchReply::read(reader)?),
+            Kind::Assigned => Self::Assigned(attend::Assigned::read(reader)?),
+            Kind::Attend => Self::Attend(attend::read_attend(reader)?),
+            Kind::AttendReply => Self::AttendReply(attend::read_standings(reader)?),
+            Kind::CommitAs => Self::CommitAs(attend::CommitAs::read(reader)?),
+            Kind::CommitReply => Self::CommitReply(attend::CommitReply::read(reader)?),
+            Kind::Members => Self::Members(attend::Key::read(reader)?),
+            Kind::MembersReply => Self::MembersReply(attend::MembersReply::read(reader)?),
         })
     }
 }
@@ -331,7 +345,7 @@ fn node(reader: &mut Reader) -> Result<Option<NodeId>, Error> {
     Ok(opt_u128(reader)?.map(NodeId))
 }
 
-fn index(reader: &mut Reader) -> Result<RaftIndex, Error> {
+pub(super) fn index(reader: &mut Reader) -> Result<RaftIndex, Error> {
     let value = reader.u64()?;
     if value < INDEX_END { Ok(RaftIndex(value)) } else { Err(Error::Invalid("an index")) }
 }

@@ -62,11 +62,25 @@ pub enum Kind {
     Watch,
     /// [`Message::WatchReply`]
     WatchReply,
+    /// [`Message::Assigned`]
+    Assigned,
+    /// [`Message::Attend`]
+    Attend,
+    /// [`Message::AttendReply`]
+    AttendReply,
+    /// [`Message::CommitAs`]
+    CommitAs,
+    /// [`Message::CommitReply`]
+    CommitReply,
+    /// [`Message::Members`]
+    Members,
+    /// [`Message::MembersReply`]
+    MembersReply,
 }
 
 impl Kind {
     /// All of them, by number.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 24] = [
         Self::Raft,
         Self::RaftPart,
         Self::Attributes,
@@ -84,6 +98,13 @@ impl Kind {
         Self::AppendReply,
         Self::Watch,
         Self::WatchReply,
+        Self::Assigned,
+        Self::Attend,
+        Self::AttendReply,
+        Self::CommitAs,
+        Self::CommitReply,
+        Self::Members,
+        Self::MembersReply,
     ];
 
     /// Its number in a frame.
@@ -107,6 +128,13 @@ impl Kind {
             Self::AppendReply => ANSWERS | 6,
             Self::Watch => ASKS | 7,
             Self::WatchReply => ANSWERS | 7,
+            Self::Assigned => SAYS | 4,
+            Self::Attend => ASKS | 8,
+            Self::AttendReply => ANSWERS | 8,
+            Self::CommitAs => ASKS | 9,
+            Self::CommitReply => ANSWERS | 9,
+            Self::Members => ASKS | 10,
+            Self::MembersReply => ANSWERS | 10,
         }
     }
 
@@ -163,6 +191,13 @@ impl Message {
             Self::AppendReply(_) => Kind::AppendReply,
             Self::Watch(_) => Kind::Watch,
             Self::WatchReply(_) => Kind::WatchReply,
+            Self::Assigned(_) => Kind::Assigned,
+            Self::Attend(_) => Kind::Attend,
+            Self::AttendReply(_) => Kind::AttendReply,
+            Self::CommitAs(_) => Kind::CommitAs,
+            Self::CommitReply(_) => Kind::CommitReply,
+            Self::Members(_) => Kind::Members,
+            Self::MembersReply(_) => Kind::MembersReply,
         }
     }
 }

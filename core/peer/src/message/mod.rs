@@ -3,6 +3,7 @@
 //! Owns the messages, the number of each kind, and which stream each goes on by itself. What Raft, a command or a
 //! request says is opaque: slices that pass through. Does not know of frames, calls or windows.
 
+pub mod attend;
 mod codec;
 pub mod copy;
 pub(crate) mod kind;
@@ -60,6 +61,20 @@ pub enum Message {
     Watch(part::Watch),
     /// How far.
     WatchReply(part::WatchReply),
+    /// Whoever has members of a group asks for their shares again.
+    Assigned(attend::Assigned),
+    /// Members of groups that the receiver coordinates; at least one.
+    Attend(Vec<attend::Attends>),
+    /// What they are to it, one by one.
+    AttendReply(Vec<attend::Standing>),
+    /// Asks the coordinator of a group to store a member's positions.
+    CommitAs(attend::CommitAs),
+    /// What became of them.
+    CommitReply(attend::CommitReply),
+    /// Asks the coordinator of a group for its members.
+    Members(attend::Key),
+    /// Who they are.
+    MembersReply(attend::MembersReply),
 }
 
 /// An encoded Raft message and the group it belongs to.
@@ -245,7 +260,15 @@ impl Message {
             | Self::ReadIndexReply(_)
             | Self::CopyReply(_)
             | Self::AppendReply(_)
-            | Self::WatchReply(_) => StreamId::of(Class::Request, 0),
+            | Self::WatchReply(_)
+            // Who comes and goes must be heard in order.
+            | Self::Assigned(_)
+            | Self::Attend(_)
+            | Self::AttendReply(_)
+            | Self::CommitAs(_)
+            | Self::CommitReply(_)
+            | Self::Members(_)
+            | Self::MembersReply(_) => StreamId::of(Class::Request, 0),
         }
     }
 }

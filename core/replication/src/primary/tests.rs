@@ -154,11 +154,9 @@ impl World {
                 Answer::Created
             }
             _ if copy.ends.is_none() => Answer::Missing,
-            Request::Ask(Ask::Inspect) => Answer::Stands {
-                end: copy.durable_end().unwrap(),
-                rebuilding: copy.rebuilding,
-                takes: true,
-            },
+            Request::Ask(Ask::Inspect) => {
+                Answer::Stands { end: copy.durable_end().unwrap(), rebuilding: copy.rebuilding, takes: true }
+            }
             Request::Ask(Ask::Rebuilt) => {
                 copy.rebuilding = false;
                 Answer::Rebuilt
@@ -278,7 +276,10 @@ impl World {
             let mut counted: Vec<_> = self.copies.iter().map(Copy::counts_for).collect();
             counted.push(Some(self.own_end()));
             let holders = counted.iter().filter(|end| **end >= Some(committed)).count();
-            assert!(holders >= types::quorum::ack_count(counted.len()), "a sealer would miss what is committed");
+            assert!(
+                holders >= types::quorum::ack_count(counted.len()),
+                "a sealer would miss what is committed"
+            );
         }
         for index in 0..self.copies.len() {
             let on_the_way = self.primary.followers[index].bytes_left(RULES.window);

@@ -10,6 +10,7 @@
 
 mod cluster;
 mod consume;
+mod inspect;
 mod produce;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -19,6 +20,7 @@ use types::{NodeId, limits};
 pub use cluster::NodeChange;
 pub(crate) use cluster::{node, opt_node, put_opt_node};
 pub use consume::{Commit, Fetch, StreamAck, Subscribe};
+pub use inspect::{Depth, Subject};
 pub use produce::{Produce, ProduceBatch, checksum};
 
 use crate::frame::PREFIX_BYTES;
@@ -257,6 +259,21 @@ pub enum Request {
         /// Only say what it takes.
         dry_run: bool,
     },
+    /// Lists a topic's segments in the order of their ranges and numbers, with their copies.
+    ListSegments {
+        /// The topic.
+        topic: Str,
+        /// First range number wanted, inclusive.
+        from_range: u64,
+        /// First segment number wanted of that range, inclusive.
+        from_segment: u64,
+        /// Segments wanted; as sent, see [`list_max_effective`].
+        max: u32,
+        /// How closely their copies are looked at.
+        depth: Depth,
+    },
+    /// Asks why something does or does not move.
+    Explain(Subject),
 }
 
 /// A right of a user on the topics a pattern names.
@@ -327,6 +344,8 @@ impl Request {
             Self::ChangeNode { .. } => ApiKey::ChangeNode,
             Self::DescribeRing { .. } => ApiKey::DescribeRing,
             Self::Reshard { .. } => ApiKey::Reshard,
+            Self::ListSegments { .. } => ApiKey::ListSegments,
+            Self::Explain(_) => ApiKey::Explain,
         }
     }
 
@@ -388,6 +407,14 @@ impl Request {
             }
             ApiKey::DescribeRing => Self::DescribeRing { from_token: r.u32()?, max: r.u32()? },
             ApiKey::Reshard => Self::Reshard { to: r.u32()?, dry_run: r.bool()? },
+            ApiKey::ListSegments => Self::ListSegments {
+                topic: r.opt_blob()?,
+                from_range: r.u64()?,
+                from_segment: r.u64()?,
+                max: r.u32()?,
+                depth: Depth::decode(r)?,
+            },
+            ApiKey::Explain => Self::Explain(Subject::decode(r)?),
         };
         reader.finish()?;
         Ok(request)
@@ -479,6 +506,14 @@ impl Request {
                 out.put_u32(*to);
                 out.put_bool(*dry_run);
             }
+            Self::ListSegments { topic, from_range, from_segment, max, depth } => {
+                put_strings(out, [topic]);
+                out.put_u64(*from_range);
+                out.put_u64(*from_segment);
+                out.put_u32(*max);
+                out.put_u8(depth.number());
+            }
+            Self::Explain(subject) => subject.encode(out),
         }
     }
 }

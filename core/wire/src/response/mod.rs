@@ -11,6 +11,7 @@ mod batches;
 mod cluster;
 mod groups;
 mod hello;
+mod inspect;
 mod page;
 mod topics;
 mod users;
@@ -25,6 +26,7 @@ pub use cluster::{
 };
 pub use groups::{GroupInfo, GroupNames, MemberInfo};
 pub use hello::Hello;
+pub use inspect::{CopyHealth, CopyInfo, Explanation, SegmentInfo, SegmentPage, Verdict};
 pub use page::Page;
 pub use topics::{RangeInfo, RangeState, TopicInfo, TopicState, TopicSummaries, TopicSummary};
 pub use users::{Grant, User, UserPage, UserV2};
@@ -100,6 +102,10 @@ pub enum Payload {
     Ring(RingPage),
     /// What another number of vnodes takes.
     Resharding(Resharding),
+    /// Some segments and their copies.
+    Segments(SegmentPage),
+    /// Why something does or does not move.
+    Explanation(Box<Explanation>),
 }
 
 /// A response whose payload has not been read yet: what it holds depends on what was asked.
@@ -187,6 +193,8 @@ fn decode_payload(api_key: ApiKey, payload: Bytes) -> Result<Payload, Error> {
         ApiKey::ChangeNode => Payload::NodeChanged(NodeChanged::decode(r)?),
         ApiKey::DescribeRing => Payload::Ring(RingPage::decode(r)?),
         ApiKey::Reshard => Payload::Resharding(Resharding::decode(r)?),
+        ApiKey::ListSegments => Payload::Segments(SegmentPage::decode(r)?),
+        ApiKey::Explain => Payload::Explanation(Box::new(Explanation::decode(r)?)),
         ApiKey::StreamAck => return Err(Error::Invalid("a success of an operation that has none")),
         ApiKey::CreateTopic
         | ApiKey::Commit
@@ -232,6 +240,8 @@ fn encode_payload(payload: &Payload, fields: &mut BytesMut) {
         Payload::NodeChanged(changed) => changed.encode(fields),
         Payload::Ring(page) => page.encode(fields),
         Payload::Resharding(resharding) => resharding.encode(fields),
+        Payload::Segments(page) => page.encode(fields),
+        Payload::Explanation(explanation) => explanation.encode(fields),
         Payload::Users(users) => users::encode(users, fields),
         Payload::UsersV2(users) => users::encode_v2(users, fields),
         Payload::Grants(grants) => users::encode_grants(grants, fields),

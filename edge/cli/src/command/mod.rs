@@ -6,6 +6,7 @@ mod completions;
 #[cfg(feature = "server")]
 mod config;
 mod consume;
+mod explain;
 mod group;
 mod loadtest;
 mod output;
@@ -13,6 +14,7 @@ mod produce;
 mod range;
 mod reshard;
 mod ring;
+mod segment;
 #[cfg(feature = "server")]
 mod server;
 mod subscribe;
@@ -41,6 +43,12 @@ pub(crate) enum Command {
     /// Look at, split and merge the ranges of a topic
     #[command(subcommand)]
     Range(range::Command),
+    /// Look at the segments of a topic and how their copies are
+    #[command(subcommand)]
+    Segment(segment::Command),
+    /// Say why something does or does not move, and what happens next
+    #[command(subcommand)]
+    Explain(explain::Command),
     /// Look at consumer groups
     #[command(subcommand)]
     Group(group::Command),
@@ -78,6 +86,8 @@ impl Command {
             Self::Subscribe(args) => client_command(subscribe::run(args)),
             Self::Topic(command) => client_command(topic::run(command)),
             Self::Range(command) => client_command(range::run(command)),
+            Self::Segment(command) => client_command(segment::run(command)),
+            Self::Explain(command) => client_command(explain::run(command)),
             Self::Group(command) => client_command(group::run(command)),
             Self::User(command) => client_command(user::run(command)),
             Self::Acl(command) => client_command(acl::run(command)),

@@ -188,7 +188,8 @@ impl Drop for Broker {
             // Every look at a broker leaves a line that somebody was let in.
             let lines: Vec<&str> = output.lines().filter(|line| !line.contains(" audit: ")).collect();
             let from = lines.len().saturating_sub(SHOWN_LINES);
-            eprintln!("{} said last:\n{}", self.log.display(), lines[from..].join("\n"));
+            let (log, last) = (self.log.display(), lines[from..].join("\n"));
+            drop(writeln!(std::io::stderr(), "{log} said last:\n{last}"));
             return;
         }
         let loud =

@@ -71,7 +71,7 @@ impl Node {
 
     /// The same, of a node that may not be able to let anybody in, with a bound of its own for each request.
     pub(crate) async fn admin_within(&self, patience: Duration) -> Option<Client> {
-        let mut options = Options::new(&self.place.address(), "admin", "admin123");
+        let mut options = Options::new(self.place.address(), "admin", "admin123");
         (options.connect_timeout, options.request_timeout) = (patience, patience);
         Client::connect_with(options).await.ok()
     }

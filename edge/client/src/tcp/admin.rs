@@ -223,7 +223,7 @@ fn acl(username: &str, operation: &str, pattern: &str) -> Acl {
     Acl { username: text(username), operation: text(operation), pattern: text(pattern) }
 }
 
-fn text(text: &str) -> Str {
+pub(super) fn text(text: &str) -> Str {
     string(text.as_bytes())
 }
 

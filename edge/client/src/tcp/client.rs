@@ -155,6 +155,11 @@ impl Client {
         Ok(())
     }
 
+    /// The same for a request that may take so much longer than others.
+    pub(super) async fn call_for(&self, request: Request, more: Duration) -> Result<Payload, Error> {
+        self.call_within(request, self.options.request_timeout.saturating_add(more)).await
+    }
+
     async fn call_within(&self, request: Request, longest: Duration) -> Result<Payload, Error> {
         if link::is_of_streams(request.api_key()) {
             return Err(Error::Misuse("a stream is opened by a subscription"));

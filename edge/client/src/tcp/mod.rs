@@ -5,6 +5,7 @@ mod client;
 mod cluster;
 mod connection;
 mod consumer;
+mod inspect;
 mod outbox;
 mod producer;
 mod socket;

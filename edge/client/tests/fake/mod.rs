@@ -289,7 +289,9 @@ fn handle(request: Request, state: &mut State) -> Response {
         | Request::TokenAuth { .. }
         | Request::Hello { .. }
         | Request::Subscribe(_)
-        | Request::StreamAck(_) => Response::Error(Reason::UnknownApiKey),
+        | Request::StreamAck(_)
+        | Request::ListSegments { .. }
+        | Request::Explain(_) => Response::Error(Reason::UnknownApiKey),
         Request::ClusterStatus { .. }
         | Request::ChangeNode { .. }
         | Request::DescribeRing { .. }

@@ -291,6 +291,8 @@ impl Metrics {
             | Reply::NodeChanged(_)
             | Reply::Ring(_)
             | Reply::Resharding(_)
+            | Reply::Segments(_)
+            | Reply::Explained(_)
             | Reply::Failed(_) => {}
         }
     }

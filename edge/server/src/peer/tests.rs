@@ -267,7 +267,7 @@ async fn a_connection_is_told_of_after_the_end_of_the_one_before() {
     }
     b.stop().await;
     let deadline = Instant::now() + PATIENCE;
-    while a.peers.send(NodeId(2), ask(1)).is_ok() {
+    while a.peers.send(NodeId(2), Command::Cancel { token: 0 }).is_ok() {
         assert!(Instant::now() < deadline);
         tokio::task::yield_now().await;
     }

@@ -49,6 +49,9 @@ impl Reader {
 impl World {
     /// Some client asks for the next page.
     pub(super) fn read_some(&mut self) -> Result<(), Violation> {
+        if self.records.readers.is_empty() {
+            return Ok(());
+        }
         let at = self.records.rng.random_range(0..self.records.readers.len());
         let reader = &self.records.readers[at];
         if reader.waits {

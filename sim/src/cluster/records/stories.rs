@@ -1,6 +1,8 @@
 //! Named situations that random weather seldom makes, with records: three nodes, three copies, and one that lacks what
 //! the other two have.
 
+use std::time::Duration;
+
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use storage::segment::layout;
@@ -24,6 +26,7 @@ fn three(seed: u64, options: Options) -> World {
         snapshot_entries: 1000,
         log_file_bytes: 256 * 1024,
         nodes_max: 3,
+        replace_after: Duration::from_secs(300),
     };
     let rng = SmallRng::seed_from_u64(seed);
     let mut world = World::with(seed, options, setup, rng, SmallRng::seed_from_u64(!seed), 3);

@@ -196,6 +196,21 @@ fn what_a_dead_node_held_is_held_by_another_after_a_while() {
     assert!(cluster.is_healed(other, "t", 3));
 }
 
+/// Damage that nobody has come across yet is found before the copy goes that could mend it.
+#[test]
+fn a_copy_is_not_let_go_while_one_that_stays_is_damaged_unseen() {
+    let mut cluster = with_ended(3, 3);
+    let (segment, listed) = cluster.segments(0, "t")[0].clone();
+    let (leaving, harmed) = (at(listed.replicas[0]), at(listed.replicas[1]));
+    cluster.nodes[harmed].log.flip(".log", 100);
+    assert!(matches!(cluster.ask(harmed, change(leaving, NodeChange::Drain, false)), Reply::NodeChanged(_)));
+    cluster.until("it holds nothing", |cluster| cluster.nodes[leaving].node.core.copies().next().is_none());
+    let mended = crate::healing::Notice::Mended { segment, node: id(harmed) };
+    let is_told = |node: &Bench| node.notices.contains(&Notice::Healing(mended.clone()));
+    assert!(cluster.nodes.iter().any(is_told));
+    assert_eq!(cluster.read_all(harmed, "t"), ["a", "b"]);
+}
+
 #[test]
 fn a_node_that_is_drained_holds_nothing_and_can_be_removed() {
     let mut cluster = with_ended(4, 3);

@@ -227,9 +227,8 @@ fn a_primary_whose_disk_fails_loses_nothing_and_answers_what_others_have() {
     cluster.nodes[primary].log.fail_writes = Some(ErrorKind::Io);
     let other = (primary + 1) % 3;
     let asked = cluster.nodes[other].send(produce("t", &["v5"]));
-    cluster.until("it has an answer", |cluster| {
-        cluster.nodes[other].replies.iter().any(|(id, _)| *id == asked)
-    });
+    cluster
+        .until("it has an answer", |cluster| cluster.nodes[other].replies.iter().any(|(id, _)| *id == asked));
     let stored = cluster.nodes[other].reply(asked) == Some(Reply::Stored(1));
     cluster.nodes[primary].log.fail_writes = None;
     let all = cluster.read_all(other, "t");
@@ -254,7 +253,10 @@ fn what_only_one_of_two_copies_has_is_not_acknowledged_when_the_segment_ends_on_
     assert_eq!(cluster.nodes[primary].reply(asked), None);
     cluster.cut_off(other);
     cluster.until("it ended", |cluster| {
-        cluster.segments(primary, "t").iter().any(|(segment, listed)| *segment == old.0 && !listed.is_active())
+        cluster
+            .segments(primary, "t")
+            .iter()
+            .any(|(segment, listed)| *segment == old.0 && !listed.is_active())
     });
     cluster.rest();
     assert_eq!(cluster.nodes[primary].reply(asked), Some(failed(Reason::NoQuorum)));
@@ -345,8 +347,7 @@ fn primary_goes(going: Going, change: impl Fn(&mut Config)) {
         };
         assert!(right, "{value} is there {times} times, {context}");
     }
-    let order: Vec<usize> =
-        all.iter().filter_map(|value| value.strip_prefix('v')?.parse().ok()).collect();
+    let order: Vec<usize> = all.iter().filter_map(|value| value.strip_prefix('v')?.parse().ok()).collect();
     assert!(order.is_sorted(), "{context}");
     assert!(all.iter().filter(|value| *value == "last").count() >= 1, "{context}");
 }

@@ -107,7 +107,7 @@ impl Names {
 }
 
 /// The node of that name, else of that id.
-fn find<'a>(status: &'a ClusterStatus, wanted: &str) -> anyhow::Result<&'a ClusterNode> {
+pub(super) fn find<'a>(status: &'a ClusterStatus, wanted: &str) -> anyhow::Result<&'a ClusterNode> {
     let by_name = status.nodes.iter().find(|node| node.name == wanted.as_bytes());
     let found = by_name.or_else(|| status.nodes.iter().find(|node| node.node.to_string() == wanted));
     found.ok_or_else(|| {

@@ -89,6 +89,10 @@ fn of_message(request: wire::Request, frame_bytes_max: usize) -> Result<Ask, Rea
         }
         R::DescribeRing { from_token, max } => Ok(of_cluster(OfCluster::Ring { from_token, max })),
         R::Reshard { to, dry_run } => Ok(of_cluster(OfCluster::Reshard { to, dry_run })),
+        R::ListSegments { topic, from_range, from_segment, max, depth } => {
+            Ok(of_cluster(OfCluster::Segments { topic, from: (from_range, from_segment), max, depth }))
+        }
+        R::Explain(subject) => Ok(of_cluster(OfCluster::Explain(subject))),
         // These were refused by their number.
         R::Auth { .. } | R::MtlsAuth | R::TokenAuth { .. } | R::StreamAck(_) => Err(Reason::UnknownApiKey),
     }
@@ -127,7 +131,8 @@ fn hello(frame_bytes_max: usize) -> Hello {
             | features::GROUP_ADMIN
             | features::ROLES
             | features::USER_ADMIN
-            | features::CLUSTER_ADMIN,
+            | features::CLUSTER_ADMIN
+            | features::EXPLAIN,
         frame_bytes_max: u32::try_from(frame_bytes_max).unwrap_or(u32::MAX),
         fetch_records_max: limits::FETCH_RECORDS_MAX,
         fetch_wait_ms_max: limits::FETCH_WAIT_MS_MAX,
@@ -157,6 +162,8 @@ pub(super) fn response(reply: Reply, form: Form) -> Option<Response> {
         Reply::NodeChanged(changed) => Payload::NodeChanged(changed),
         Reply::Ring(page) => Payload::Ring(page),
         Reply::Resharding(resharding) => Payload::Resharding(resharding),
+        Reply::Segments(page) => Payload::Segments(page),
+        Reply::Explained(explanation) => Payload::Explanation(explanation),
         Reply::Failed(reason) => return Some(Response::Error(reason)),
         // A stream's acceptance and acknowledgement are silent.
         Reply::Subscribed | Reply::Acked => return None,

@@ -56,7 +56,9 @@ pub(super) fn administers(key: ApiKey) -> bool {
         | ApiKey::ClusterStatus
         | ApiKey::ChangeNode
         | ApiKey::DescribeRing
-        | ApiKey::Reshard => true,
+        | ApiKey::Reshard
+        | ApiKey::ListSegments
+        | ApiKey::Explain => true,
         ApiKey::Auth
         | ApiKey::CreateTopic
         | ApiKey::Produce
