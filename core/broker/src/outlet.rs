@@ -373,7 +373,12 @@ impl Node {
     pub(crate) fn outlet_answered(&mut self, ask: AskId, reply: Option<AppendReply>) {
         let Some((id, at)) = self.outlets.answered(ask) else { return };
         let resume_at = self.core.now.plus(LOOK_EVERY);
+        let gives_way = matches!(reply, Some(AppendReply::NotStored(Refusal::NotPrimary { hint: Some(_) })))
+            && self.core.meta.of(id.topic).active_segment(id).is_none();
         let Some(outlet) = self.outlets.ranges.get_mut(&id) else { return };
+        if let Some(target) = outlet.target.filter(|_| gives_way) {
+            self.core.avoid(target);
+        }
         let number = outlet.sent[at].queued.number;
         let is_late = outlet.stored > Some(number);
         let mut given_up = Vec::new();

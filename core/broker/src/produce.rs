@@ -346,6 +346,9 @@ impl Node {
         if primary.is_some_and(|primary| primary != self.core.config.node) {
             return Err(Refusal::NotPrimary { hint: primary });
         }
+        if primary.is_none() && self.core.gives_way() {
+            return Err(Refusal::NotPrimary { hint: Some(self.candidate(range)) });
+        }
         // The checksum is what the copies will vouch for; what does not match it was never a client's.
         if crc32fast::hash(&records) != crc {
             return Err(Refusal::Unavailable);

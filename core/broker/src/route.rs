@@ -64,7 +64,7 @@ impl Node {
     }
 
     /// Who shall open the next segment of a range: the same answer on every node that sees the same nodes.
-    fn candidate(&self, id: RangeId) -> NodeId {
+    pub(crate) fn candidate(&self, id: RangeId) -> NodeId {
         let own = self.core.config.node;
         let item = Item::Segment(SegmentId { range: id, seq: SegmentSeq(0) });
         rank(item, &self.core.able_nodes()).first().copied().unwrap_or(own)

@@ -320,6 +320,11 @@ impl Node {
             Err(store::Error::Exists) => {
                 self.end(id, Ending::new(segment, base, Cause::Failure, Step::Fencing))
             }
+            Err(error) if range.crew.is_some() => {
+                self.core.notice(Notice::SegmentStuck { segment, detail: error.to_string() });
+                self.own_copy_failed(&error);
+                self.abandon(id);
+            }
             Err(error) => {
                 range.state = State::Unmade { segment, base, retry_at: now.plus(RETRY_AFTER) };
                 self.core.notice(Notice::SegmentStuck { segment, detail: error.to_string() });
@@ -462,7 +467,10 @@ impl Node {
         if range.crew.is_some() {
             return match result {
                 Ok(()) => self.own_copy_synced(id, end),
-                Err(_) => self.abandon(id),
+                Err(error) => {
+                    self.own_copy_failed(&error);
+                    self.abandon(id);
+                }
             };
         }
         let short = self.core.config.has_bug(Bug::SealShort);
@@ -543,12 +551,32 @@ impl Node {
         }
     }
 
-    /// Opens the next segment if somebody waits for one.
+    /// Opens the next segment if somebody waits for one; where this node takes no segments, another does.
     pub(crate) fn reopen(&mut self, id: RangeId) {
         let Some(range) = self.ranges.get_mut(&id) else { return };
         range.state = State::Idle;
-        if !range.waiting.is_empty() {
-            self.open_next(id);
+        if range.waiting.is_empty() {
+            return;
+        }
+        if self.core.gives_way() { self.place_waiting_again(id) } else { self.open_next(id) }
+    }
+
+    /// A copy failed here, of a segment that others hold too: the next ones are better begun by them.
+    fn own_copy_failed(&mut self, error: &store::Error) {
+        let is_storage = match error {
+            store::Error::Damaged(_) | store::Error::Latched(_) | store::Error::Storage(_) => true,
+            store::Error::Overloaded
+            | store::Error::NoSuchSegment
+            | store::Error::Exists
+            | store::Error::Sealed { .. }
+            | store::Error::Fenced { .. }
+            | store::Error::OutOfSync { .. }
+            | store::Error::OutOfRange { .. }
+            | store::Error::EndOfData { .. }
+            | store::Error::CannotSeal { .. } => false,
+        };
+        if is_storage {
+            self.core.avoid(self.core.config.node);
         }
     }
 }

@@ -83,6 +83,8 @@ pub struct Repair {
     stage: Stage,
     /// Its bytes were removed once; that is not done again.
     removed: bool,
+    /// One that can be neither filled nor trusted is made anew where it is.
+    anew: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +203,14 @@ impl Repair {
         epoch: Epoch,
     ) -> Self {
         let sources = sources.into_iter().filter(|node| *node != target).collect();
-        Self { recorded, target, sources, epoch, stage: Stage::Fencing, removed: false }
+        Self { recorded, target, sources, epoch, stage: Stage::Fencing, removed: false, anew: false }
+    }
+
+    /// A copy that should be replaced, and that no other node can take the place of: it is made anew where it is, like
+    /// one whose bytes are damaged.
+    #[must_use]
+    pub fn anew(self) -> Self {
+        Self { anew: true, ..self }
     }
 
     /// The first thing to do.
@@ -279,6 +288,7 @@ impl Repair {
             Judgement::Verify => self.end(),
             Judgement::Fill => self.fill(standing.end),
             Judgement::Rebuild => self.prove(),
+            Judgement::Replace if self.anew && !self.removed => self.prove(),
             Judgement::Replace => self.fail(Failure::OutOfService),
             Judgement::Suspect => self.fail(Failure::Suspect),
         }

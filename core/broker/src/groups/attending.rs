@@ -177,13 +177,13 @@ impl Attending {
         }
     }
 
-    /// There is another assignment.
-    pub(super) fn told(&mut self, key: &Key, now: Instant) {
+    /// There is another assignment, which is asked for then.
+    pub(super) fn told(&mut self, key: &Key, now: Instant, at: Instant) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.told = Some(now);
         let members: Vec<MemberName> = group.members.keys().cloned().collect();
         for member in members {
-            self.ask_by(key, &member, now);
+            self.ask_by(key, &member, at);
         }
     }
 

@@ -134,7 +134,9 @@ impl Node {
 
     /// The coordinator says that there is another assignment.
     pub(crate) fn heard_assigned(&mut self, assigned: &Assigned) {
-        self.attending.told(&assigned.key, self.core.now);
+        // Whoever joins seldom does so alone.
+        let now = self.core.now;
+        self.attending.told(&assigned.key, now, now.plus(ROOM_AFTER));
     }
 
     /// Asks about members that are due, and goes on with what the tables here have reached.

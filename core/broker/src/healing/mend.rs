@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - a node comes into the set of a segment only with a copy that is whole;
-//! - a whole copy leaves only when all that stay are whole, and as many as shall be;
+//! - a copy that is whole, or may be, leaves only when all that stay are whole, and as many as shall be;
 //! - a copy that is not whole leaves only when a whole one stays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -51,6 +51,8 @@ pub(super) struct Job {
     mending: Option<(NodeId, Repair)>,
     /// Records were carried to it.
     carried: bool,
+    /// Broken copies that are to be made anew where they are, or were.
+    anew: BTreeSet<NodeId>,
     /// Nodes that were to take a copy, whatever came of it.
     tried: BTreeSet<NodeId>,
     /// The set on its way to the tables.
@@ -131,6 +133,7 @@ impl Node {
             targets: VecDeque::new(),
             mending: None,
             carried: false,
+            anew: BTreeSet::new(),
             tried: BTreeSet::new(),
             placing: None,
         };
@@ -205,7 +208,8 @@ impl Node {
             return self.propose_set(key, set);
         }
         let sources = job.sources(target);
-        let mut repair = Repair::new(job.recorded, target, sources, EPOCH_FIRST.next());
+        let repair = Repair::new(job.recorded, target, sources, EPOCH_FIRST.next());
+        let mut repair = if job.anew.contains(&target) { repair.anew() } else { repair };
         let ask = repair.begin();
         job.mending = Some((target, repair));
         job.carried = false;
@@ -336,7 +340,9 @@ impl Node {
             leave.iter().copied().filter(|node| living.belonging.contains(node)).take(short).collect();
         set.extend(&kept);
         let whole = set.iter().filter(|node| job.is(**node, Found::Whole)).count();
-        let loses_whole = leave.iter().any(|node| job.is(*node, Found::Whole));
+        // One that does not answer may be whole.
+        let may_be = |node: &NodeId| job.is(*node, Found::Whole) || job.is(*node, Found::Silent);
+        let loses_whole = leave.iter().any(may_be);
         let enough = if loses_whole { whole == set.len() && whole >= rf.min(alive.len()) } else { whole > 0 };
         if !enough {
             return self.mend_over(segment, false);
@@ -361,6 +367,13 @@ impl Node {
             return;
         }
         if set == job.replicas && !goes {
+            // Its disk may have been full, and have room by now.
+            let again = kept.iter().copied().filter(|node| broken.contains(node) && job.anew.insert(*node));
+            let again: VecDeque<NodeId> = again.collect();
+            if !again.is_empty() {
+                job.targets = again;
+                return self.mend_next(key);
+            }
             let settled = job.found.values().all(|found| matches!(found, Found::Whole | Found::Silent));
             for node in kept {
                 self.tell_failing(Notice::NoSpare { segment, node }, (segment, node));

@@ -3,6 +3,7 @@
 mod explain;
 mod healing;
 mod lost;
+mod members;
 mod operator;
 mod records;
 mod replicas;

@@ -112,7 +112,6 @@ impl Rig {
         assert!(status.success(), "{} ended with {status}", self.nodes[at].name);
     }
 
-    pub(crate) fn output(&self, at: usize) -> String { self.brokers[at].as_ref().unwrap().output() }
     pub(crate) fn freeze(&self, at: usize) {
         self.brokers[at].as_ref().expect("it runs").signal("-STOP");
     }

@@ -41,7 +41,7 @@ pub(crate) fn run(asked: Asked) {
     let mut more = |random: &mut Random| {
         damages.next().or_else(|| (began.elapsed() < asked.lasting).then(|| all[random.below(all.len())]))
     };
-    while let Some((damage, is_live)) = more(&mut random).filter(|_| std::env::var_os("DRILL_FULL").is_none()) {
+    while let Some((damage, is_live)) = more(&mut random) {
         // Something to damage.
         let ended: usize = rig.log_dirs().iter().map(|dir| copies::sealed(dir).len()).min().unwrap_or(0);
         if ended < ENDED {
@@ -156,7 +156,6 @@ fn fill(rig: &mut Rig, load: &Load) {
     std::fs::remove_file(&filler).unwrap();
     let lasted = began.elapsed();
     // The process that ran all the while takes copies again: all that is at work now comes to be whole there.
-    for at in 0..3 { let path = format!("{}{at}", std::env::var("DRILL_OUT").unwrap()); std::fs::write(path, rig.output(at)).unwrap(); }
     let dirs = rig.log_dirs();
     let mut here = copies::names(&dirs[target]);
     let took = settled_within(RECOVERY, || {
