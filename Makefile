@@ -112,9 +112,14 @@ e2e:
 
 # Need to be permitted network namespaces, and a file system of their own. The last line of a failure is what did not
 # hold; RECORD=1 puts the outcome into docs/drills.md.
-drill-chaos drill-storage:
-	DRILL=$(@:drill-%=%) DRILL_SEED=$(SEED) DRILL_SECONDS=$(DRILL_SECONDS) RECORD=$(RECORD) \
-	    $(CARGO) test --locked --quiet -p malachi-cli --test drills -- --nocapture nothing_acknowledged
+DRILL = DRILL_SEED=$(SEED) DRILL_SECONDS=$(DRILL_SECONDS) RECORD=$(RECORD) \
+    $(CARGO) test --locked --quiet -p malachi-cli --test drills -- --nocapture nothing_acknowledged
+
+drill-chaos:
+	DRILL=chaos $(DRILL)
+
+drill-storage:
+	DRILL=storage $(DRILL)
 
 fuzz:
 	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked -p malachi-types -p malachi-wire -p malachi-storage -p malachi-raft -p malachi-consensus -p malachi-metadata -p malachi-peer

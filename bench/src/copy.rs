@@ -39,8 +39,13 @@ impl Written {
 
     /// Creates it.
     pub(crate) fn create(&self, engine: &mut Engine, expect_full: bool) -> anyhow::Result<()> {
-        let request =
-            Request::Create { segment: self.segment, base: Offset::ZERO, epoch: EPOCH, expect_full, rebuilding: false };
+        let request = Request::Create {
+            segment: self.segment,
+            base: Offset::ZERO,
+            epoch: EPOCH,
+            expect_full,
+            rebuilding: false,
+        };
         let reply = engine.call(request)?;
         ensure!(matches!(reply, Reply::Created), "creation of {}: {reply:?}", self.segment);
         Ok(())

@@ -44,7 +44,6 @@ fn every_planted_bug_of_replication_is_found() {
         (Bug::AckUnreplicated, 5..15),
         (Bug::CountPrimaryTwice, 5..15),
         (Bug::ResumeSegment, 5..15),
-        (Bug::DeleteBeforeCommit, 5..20),
         (Bug::SealShortest, 0..3),
     ] {
         let most = seeds.end - seeds.start;

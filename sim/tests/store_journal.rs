@@ -267,8 +267,13 @@ fn a_copy_that_could_not_be_read_hears_of_the_journals_damage_later() {
 /// A process that died inside a creation left a directory that was called foreign for ever.
 #[test]
 fn whatever_a_creation_left_half_made_is_removed_and_told_once() {
-    let create_request =
-        || Request::Create { segment: segment(0), base: Offset::ZERO, epoch: Epoch(1), expect_full: false, rebuilding: false };
+    let create_request = || Request::Create {
+        segment: segment(0),
+        base: Offset::ZERO,
+        epoch: Epoch(1),
+        expect_full: false,
+        rebuilding: false,
+    };
     let (mut cleared, mut whole) = (0, 0);
     for seed in 0..300 {
         let mut store = fresh(seed, &config());

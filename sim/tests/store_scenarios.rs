@@ -313,8 +313,13 @@ fn files_put_aside_by_an_earlier_life_are_not_used_again() {
     disk.plant_dir("recycle");
     disk.plant_file("recycle/00000000000000000001.log", vec![0xAA; 1000]);
     let mut store = Single::start(disk, &config());
-    let create =
-        Request::Create { segment: segment(1), base: Offset::ZERO, epoch: Epoch(1), expect_full: true, rebuilding: false };
+    let create = Request::Create {
+        segment: segment(1),
+        base: Offset::ZERO,
+        epoch: Epoch(1),
+        expect_full: true,
+        rebuilding: false,
+    };
     assert!(matches!(store.call(create), Reply::Created));
     assert_eq!(store.disk.bytes("recycle/00000000000000000001.log", Side::View), None);
     assert_eq!(store.disk.bytes(&log_of(segment(1)), Side::View).map(<[u8]>::len), Some(0));
@@ -324,8 +329,13 @@ fn files_put_aside_by_an_earlier_life_are_not_used_again() {
 fn a_recycled_file_shows_nothing_of_its_former_lives() {
     let mut store = fresh(10);
     for life in 0..3u8 {
-        let create =
-            Request::Create { segment: segment(0), base: Offset::ZERO, epoch: Epoch(1), expect_full: true, rebuilding: false };
+        let create = Request::Create {
+            segment: segment(0),
+            base: Offset::ZERO,
+            epoch: Epoch(1),
+            expect_full: true,
+            rebuilding: false,
+        };
         assert!(matches!(store.call(create), Reply::Created));
         // The same sizes each time, so that every old frame lies exactly where a new one is due.
         for _ in 0..=life {

@@ -33,7 +33,13 @@ fn fresh(seed: u64) -> Single {
 }
 
 fn create(store: &mut Single, seq: u64, expect_full: bool) {
-    let create = Request::Create { segment: segment(seq), base: Offset::ZERO, epoch: Epoch(1), expect_full, rebuilding: false };
+    let create = Request::Create {
+        segment: segment(seq),
+        base: Offset::ZERO,
+        epoch: Epoch(1),
+        expect_full,
+        rebuilding: false,
+    };
     let reply = store.call(create);
     assert!(matches!(reply, Reply::Created), "{reply:?}");
 }

@@ -8,7 +8,7 @@ use metadata::vnode::{Command, RangeState, Removed};
 use types::{RangeId, SegmentId, TopicId, VnodeId};
 
 use crate::node::Node;
-use crate::segments::State;
+use crate::segments::{Range, State};
 
 impl Node {
     /// Another node's command was applied, or one of this node's that it had given up.
@@ -84,6 +84,9 @@ impl Node {
     /// Compares what is here of ranges with the tables.
     fn compare(&mut self, ranges: Vec<RangeId>) {
         for id in ranges {
+            if let Some(segment) = self.ranges.get(&id).and_then(Range::segment) {
+                self.recorded_after_all(id, segment);
+            }
             match self.core.meta.of(id.topic).range(id).map(|range| range.state) {
                 None => self.topic_vanished(id.topic),
                 Some(RangeState::Active) => self.take_up_leftover(id),

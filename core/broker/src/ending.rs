@@ -21,7 +21,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use metadata::vnode::SealSegment;
+use metadata::vnode::{SealSegment, Segment};
 use storage::store::{self, Extent};
 use types::{Epoch, Offset, RangeId, SegmentId, WallTime};
 
@@ -378,7 +378,7 @@ impl Node {
                 }
                 let at = self.ranges.get(&id).map(|range| range.appended_at).unwrap_or_default();
                 self.dismiss(id, Some((extent.end, at)));
-                self.ended(id, extent.end);
+                self.ended(id, Ok(extent.end));
             }
             Err(error) => self.stuck(id, &error.to_string()),
         }
@@ -387,14 +387,21 @@ impl Node {
     /// The tables say that a segment ended: whatever this node was doing about it is over. `false` when that was
     /// nothing.
     pub(crate) fn recorded_after_all(&mut self, id: RangeId, segment: SegmentId) -> bool {
+        let vnode = self.core.meta.of(id.topic);
+        let (listed, topmost) = (vnode.segment(segment), vnode.range(id).map(|listed| listed.sealed_end));
         let Some(range) = self.ranges.get_mut(&id) else { return false };
-        let listed = self.core.meta.of(id.topic).segment(segment);
-        let Some(extent) = listed.and_then(|listed| Some((listed.start, listed.end()?))) else {
+        let Some(base) = range.segment().filter(|own| *own == segment).and(range.segment_base()) else {
             return false;
         };
-        if range.segment() != Some(segment) {
-            return false;
-        }
+        let is_listed = listed.is_some();
+        let stored = match (listed.map(Segment::end), topmost) {
+            (Some(Some(end)), _) => Ok(end),
+            (Some(None), _) | (None, None) => return false,
+            // It ended and was deleted, which is what becomes of one that holds nothing: the range ends where it began.
+            (None, Some(end)) if end == base => Ok(end),
+            // Others followed it: nobody can say any more what was in it.
+            (None, Some(_)) => Err(Offset(u64::MAX)),
+        };
         let (step, cause) = match &mut range.state {
             State::Ending(ending) => (ending.step, ending.cause),
             State::Open(_) => {
@@ -403,31 +410,31 @@ impl Node {
             }
             State::Creating { .. } | State::Unmade { .. } | State::Stale { .. } => {
                 self.stale.remove(&id);
-                range.state = State::Ending(Ending::new(segment, extent.0, Cause::Restart, Step::Fencing));
+                range.state = State::Ending(Ending::new(segment, base, Cause::Restart, Step::Fencing));
                 (Step::Handed { overdue: false }, Cause::Restart)
             }
             State::Idle | State::Blocked | State::Registering | State::Stopped => return false,
         };
         // Who ended it tells of it and sees to the rest.
-        if matches!(step, Step::Recording(_)) {
-            let (base, end) = extent;
+        if let (Step::Recording(_), true, Ok(end)) = (step, is_listed, stored) {
             self.core.notice(Notice::SegmentSealed { segment, end, cause });
             if end == base {
                 self.core.delete_segment(segment);
             }
         }
-        self.ended(id, extent.1);
+        self.ended(id, stored);
         true
     }
 
-    /// The segment is over, wherever that was decided: what lies below its end is stored, and nothing else is.
-    fn ended(&mut self, id: RangeId, end: Offset) {
+    /// The segment is over, wherever that was decided: what lies below its end is stored, and nothing else is. `Err`
+    /// when what lies below it may be stored or not.
+    fn ended(&mut self, id: RangeId, stored: Result<Offset, Offset>) {
         self.restart_done(id);
         let in_flight = self.ending(id).map(|(ending, _)| std::mem::take(&mut ending.in_flight));
         let crew = self.ranges.get(&id).and_then(|range| range.crew.as_deref());
         let is_quorum = crew.is_none_or(Crew::ends_on_a_quorum);
         self.dismiss(id, None);
-        let stored = if is_quorum { Ok(end) } else { Err(end) };
+        let stored = stored.and_then(|end| if is_quorum { Ok(end) } else { Err(end) });
         self.settle_in_flight(id, in_flight.unwrap_or_default(), stored);
         self.reopen(id);
         self.ancestor_ended(id);

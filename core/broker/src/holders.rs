@@ -15,8 +15,16 @@ use crate::action::Notice;
 use crate::copies::{CopyAnswer, unreadable};
 use crate::node::{Node, Owner};
 
-/// Copies that have failed a read on its way.
-pub(crate) type Tried = BTreeMap<(SegmentId, Offset), Vec<NodeId>>;
+/// What became of reads that are on their way.
+pub(crate) type Tried = BTreeMap<(SegmentId, Offset), Failures>;
+
+/// Copies that have failed a read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failures {
+    nodes: Vec<NodeId>,
+    /// One of them did not answer: what the others lack it may have.
+    missed: bool,
+}
 
 /// Why a read failed on every copy.
 #[derive(Clone, Debug)]
@@ -60,6 +68,12 @@ impl Node {
         }
     }
 
+    /// Whether a copy of a segment lies on a node that cannot be reached.
+    fn misses_holders(&self, segment: SegmentId) -> bool {
+        let listed = self.core.meta.of(segment.range.topic).segment(segment);
+        listed.is_some_and(|listed| listed.replicas.iter().any(|node| !self.core.liveness.is_up(*node)))
+    }
+
     /// Asks for records of a segment, wherever they are.
     pub(crate) fn ask_store(&mut self, segment: SegmentId, from: Offset, bytes_max: usize) {
         let own = self.core.config.node;
@@ -92,9 +106,15 @@ impl Node {
             CopyAnswer::Unreachable | CopyAnswer::Unanswered => Unread::Unavailable,
         };
         let mut tried = self.reads.tried.remove(&key).unwrap_or_default();
-        tried.push(holder);
-        let next = self.next_holder(segment, from, &tried).filter(|_| self.reads.is_wanted(key));
-        let Some(next) = next else { return self.read(segment, from, Err(unread)) };
+        tried.nodes.push(holder);
+        tried.missed |= matches!(unread, Unread::Unavailable);
+        let next = self.next_holder(segment, from, &tried.nodes).filter(|_| self.reads.is_wanted(key));
+        let Some(next) = next else {
+            // One that is short is no failure while another may have it.
+            let is_short = matches!(unread, Unread::Store(store::Error::EndOfData { .. }));
+            let may_be = is_short && (tried.missed || self.misses_holders(segment));
+            return self.read(segment, from, Err(if may_be { Unread::Unavailable } else { unread }));
+        };
         if let Unread::Store(error) = &unread
             && holder == self.core.config.node
         {

@@ -23,8 +23,8 @@ use crate::auth::Session;
 use crate::config::Config;
 use crate::control::Control;
 use crate::copies::{Copies, CopyAnswer};
-use crate::explain::{Explains, Spot};
 use crate::event::{Admin, CallId, ConnectionId, Event, PeerEvent, Request, RequestId, Volume};
+use crate::explain::{Explains, Spot};
 use crate::fetch::Parked;
 use crate::followers::Looks;
 use crate::groups::{Attending, Groups};
@@ -450,7 +450,9 @@ impl Node {
             Decided::SegmentSealed { range, result } => self.recorded(range, result),
             Decided::SegmentDeleted { segment } => self.remove_copy(segment),
             Decided::Expired { segment, result } => self.segment_expired(segment, result),
-            Decided::Confirmed { purpose: Purpose::Retention, confirmed } => self.retention_confirmed(confirmed),
+            Decided::Confirmed { purpose: Purpose::Retention, confirmed } => {
+                self.retention_confirmed(confirmed)
+            }
             Decided::Confirmed { purpose: Purpose::Orphans, confirmed } => self.orphans_confirmed(confirmed),
             Decided::Confirmed { purpose: Purpose::Cursors, confirmed } => self.tables_confirmed(confirmed),
             Decided::SegmentEnded { segment, result } => self.end_recorded(segment, result),
@@ -547,7 +549,19 @@ impl Node {
     fn next_segment_work(&self) -> Option<Instant> {
         let age = self.core.config.segment_age.map(|_| self.age_tick_at);
         let retry = self.retries.first().map(|(at, _)| *at);
-        [age, retry, self.next_look_at_followers(), self.orphans.retry_at, self.next_retention(), self.next_scrub(), self.next_orphans(), self.next_healing()].into_iter().flatten().min()
+        [
+            age,
+            retry,
+            self.next_look_at_followers(),
+            self.orphans.retry_at,
+            self.next_retention(),
+            self.next_scrub(),
+            self.next_orphans(),
+            self.next_healing(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Does what is due and tells the driver when to come back.

@@ -28,14 +28,20 @@ impl Node {
             PeerEvent::Asked { call, message: Message::Forward(forward) } => {
                 self.explain_for(node, call, forward);
             }
-            PeerEvent::Asked { call, message: Message::Attend(members) } => self.attend_for(node, call, members),
-            PeerEvent::Asked { call, message: Message::CommitAs(commit) } => self.commit_for(node, call, commit),
+            PeerEvent::Asked { call, message: Message::Attend(members) } => {
+                self.attend_for(node, call, members)
+            }
+            PeerEvent::Asked { call, message: Message::CommitAs(commit) } => {
+                self.commit_for(node, call, commit)
+            }
             PeerEvent::Asked { call, message: Message::Members(key) } => self.members_for(node, call, &key),
             PeerEvent::Said(Message::Assigned(assigned)) => self.heard_assigned(&assigned),
             PeerEvent::Answered { ask, message } if self.attending.has_asked(ask) => {
                 self.members_answered(ask, Some(message));
             }
-            PeerEvent::Unanswered { ask } if self.attending.has_asked(ask) => self.members_answered(ask, None),
+            PeerEvent::Unanswered { ask } if self.attending.has_asked(ask) => {
+                self.members_answered(ask, None)
+            }
             PeerEvent::Answered { ask, message } if self.is_about_records(ask) => {
                 self.records_answered(ask, Some(message));
             }

@@ -155,6 +155,18 @@ impl Range {
         }
     }
 
+    /// First offset of that segment.
+    pub(crate) fn segment_base(&self) -> Option<Offset> {
+        match &self.state {
+            State::Unmade { base, .. } | State::Creating { base, .. } | State::Stale { base, .. } => {
+                Some(*base)
+            }
+            State::Open(open) => Some(open.base),
+            State::Ending(ending) => Some(ending.base),
+            State::Idle | State::Blocked | State::Registering | State::Stopped => None,
+        }
+    }
+
     /// Whether its segment ends, which this node does not do by itself: nothing is taken before that.
     pub(crate) fn is_others_to_end(&self) -> bool {
         match &self.state {

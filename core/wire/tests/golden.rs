@@ -262,7 +262,12 @@ fn later_responses_on_records_groups_and_users() {
     check_response("H27", 15, ApiKey::DescribeGroup, Response::Ok(Payload::Group(group)));
 }
 
-fn copy(node: NodeId, health: CopyHealth, (end, bytes): (Option<u64>, u64), detail: &'static str) -> CopyInfo {
+fn copy(
+    node: NodeId,
+    health: CopyHealth,
+    (end, bytes): (Option<u64>, u64),
+    detail: &'static str,
+) -> CopyInfo {
     CopyInfo { node, health, end, bytes, detail: detail.into() }
 }
 

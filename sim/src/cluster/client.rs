@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use broker::witness::CLUSTER_GROUP;
 use broker::{
-    Admin, Commit, ConnectionId, Event, Fetch, Form, Login, OfCluster, Permissions, Produce, RangeState, Reply, Request,
-    RequestId, Users,
+    Admin, Commit, ConnectionId, Event, Fetch, Form, Login, OfCluster, Permissions, Produce, RangeState,
+    Reply, Request, RequestId, Users,
 };
 use bytes::{Bytes, BytesMut};
 use rand::Rng;
@@ -302,7 +302,9 @@ impl World {
                 self.model.user(name).failures.note(told);
                 true
             }
-            Op::Seek(..) | Op::Reshard(_) | Op::List | Op::Describe(_) | Op::Produce(_) | Op::Fetch(_) => false,
+            Op::Seek(..) | Op::Reshard(_) | Op::List | Op::Describe(_) | Op::Produce(_) | Op::Fetch(_) => {
+                false
+            }
         };
         match told {
             _ if !is_change => self.summary.reads += u64::from(told == Told::Done),
@@ -354,7 +356,8 @@ impl World {
                 self.clients.ranges.insert(topic.clone(), active.map(|range| range.range).collect());
             }
             (Op::Reshard(_), Reply::Resharding(_))
-            | (Op::Produce(_), Reply::Stored(1)) | (Op::Fetch(_), Reply::Fetched(_)) => {}
+            | (Op::Produce(_), Reply::Stored(1))
+            | (Op::Fetch(_), Reply::Fetched(_)) => {}
             (op, reply) => {
                 return Err(Violation::new("ANSWER", format!("node {id} answers {op:?} with {reply:?}")));
             }

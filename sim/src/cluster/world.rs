@@ -15,9 +15,9 @@ use super::model::Model;
 use super::network::{Network, Parcel};
 use super::node::Node;
 use super::operator::Operator;
-use super::ring::Moves;
 use super::probes::Probes;
 use super::records::Records;
+use super::ring::Moves;
 use super::views::Views;
 use super::{Options, Summary};
 use crate::invariants::{Violation, ensure};
@@ -165,7 +165,13 @@ impl World {
         let disks = self.nodes.values().flat_map(|node| &node.disks);
         let disks = disks.fold(0, |sum: u64, disk| sum.rotate_left(1) ^ disk.trace_hash());
         let healing = self.summary.healing;
-        Summary { ring_changes: self.moves.changes, micros: self.now, trace: self.summary.trace ^ disks, healing, ..self.summary }
+        Summary {
+            ring_changes: self.moves.changes,
+            micros: self.now,
+            trace: self.summary.trace ^ disks,
+            healing,
+            ..self.summary
+        }
     }
 
     pub(super) fn say(&self, line: impl FnOnce() -> String) {

@@ -1,4 +1,4 @@
-//! INV-34, INV-35: with enough nodes and no further faults every sealed segment ends with its number of copies, each
+//! INV-35: with enough nodes and no further faults every sealed segment ends with its number of copies (INV-34), each
 //! sealed at exactly the recorded end.
 //!
 //! That they hold the same bytes is INV-8's to say.
@@ -11,5 +11,5 @@ use types::Offset;
 pub fn settled(extent: Option<&Extent>, end: Offset) -> Option<String> {
     let Some(extent) = extent else { return Some("there is no copy".to_owned()) };
     let is_settled = extent.state == State::Sealed && extent.end == end;
-    (!is_settled).then(|| format!("{:?} up to {}", extent.state, extent.end))
+    (!is_settled).then(|| format!("INV-35: {:?} up to {}", extent.state, extent.end))
 }

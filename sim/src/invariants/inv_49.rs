@@ -1,5 +1,5 @@
-//! INV-49, with C-1 and P-33: what a holder whose lease was taken over does is refused everywhere, and nobody believes to
-//! hold the lease while somebody else does.
+//! INV-49: what a holder whose lease was taken over does is refused everywhere, and nobody believes to hold the lease
+//! while somebody else does (C-1, P-33).
 //!
 //! The rule is the control plane's. The first half is what fences promise, whatever clocks do; it is judged by changes
 //! that are proposed under a fence that is known to be old. The second half holds as long as the clocks that only

@@ -110,7 +110,13 @@ impl Single {
 
     /// Creates a copy.
     pub fn create(&mut self, segment: SegmentId) -> Reply {
-        self.call(Request::Create { segment, base: Offset::ZERO, epoch: Epoch(1), expect_full: false, rebuilding: false })
+        self.call(Request::Create {
+            segment,
+            base: Offset::ZERO,
+            epoch: Epoch(1),
+            expect_full: false,
+            rebuilding: false,
+        })
     }
 
     /// Appends one batch at the copy's end under epoch 1; gives the new end.

@@ -27,8 +27,8 @@ use crate::node::Node;
 use lease::Lease;
 use leave::Leave;
 pub(crate) use members::Living;
-use ring::RingWork;
 pub(crate) use operator::{Changing, fitting};
+use ring::RingWork;
 
 /// How often the tables are looked at while there are several nodes.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -22,8 +22,8 @@ struct Troubles {
 }
 
 impl Node {
-    /// How a node is, as far as this one can tell; `None` when the cluster has no such node. Takes time in proportion to
-    /// the segments of all topics.
+    /// How a node is, as far as this one can tell; `None` when the cluster has no such node. Takes time in proportion
+    /// to the segments of all topics.
     pub(super) fn explain_node(&self, node: NodeId) -> Option<Explanation> {
         let listed = self.core.meta.cluster().node(node)?;
         let own = self.core.config.node;

@@ -378,7 +378,7 @@ impl Node {
         };
         let text =
             format!("its only copy, at {}, is out of service: {reason}", self.called(self.core.config.node));
-        let next = "nobody else has a copy: records before the damage can be read, none are taken before the disk is mended";
+        let next = "nobody else has a copy: what lies before the damage can be read, nothing is taken; mend the disk";
         Cause::stands("only_copy_failed", text, next)
     }
 

@@ -45,8 +45,8 @@ pub(crate) struct Attending {
 
 #[derive(Debug, Default)]
 struct Attended {
-    /// When it was told last that there is another assignment.
-    told: Option<Instant>,
+    /// The last assignment it was told of, and when.
+    told: Option<(Instant, Generation)>,
     members: BTreeMap<MemberName, Attendee>,
 }
 
@@ -178,18 +178,19 @@ impl Attending {
     }
 
     /// There is another assignment, which is asked for then.
-    pub(super) fn told(&mut self, key: &Key, now: Instant, at: Instant) {
+    pub(super) fn told(&mut self, key: &Key, generation: Generation, now: Instant, at: Instant) {
         let Some(group) = self.groups.get_mut(key) else { return };
-        group.told = Some(now);
+        group.told = Some((now, generation));
         let members: Vec<MemberName> = group.members.keys().cloned().collect();
         for member in members {
             self.ask_by(key, &member, at);
         }
     }
 
-    /// Whether another assignment was told of since.
-    pub(super) fn is_told_since(&self, key: &Key, at: Instant) -> bool {
-        self.groups.get(key).and_then(|group| group.told).is_some_and(|told| told >= at)
+    /// Whether another assignment than that was told of since.
+    pub(super) fn is_told_since(&self, key: &Key, at: Instant, known: Generation) -> bool {
+        let told = self.groups.get(key).and_then(|group| group.told);
+        told.is_some_and(|(told, generation)| told >= at && generation != known)
     }
 
     /// The next member that is due; it counts as asked about.

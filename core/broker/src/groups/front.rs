@@ -136,7 +136,7 @@ impl Node {
     pub(crate) fn heard_assigned(&mut self, assigned: &Assigned) {
         // Whoever joins seldom does so alone.
         let now = self.core.now;
-        self.attending.told(&assigned.key, now, now.plus(ROOM_AFTER));
+        self.attending.told(&assigned.key, assigned.generation, now, now.plus(ROOM_AFTER));
     }
 
     /// Asks about members that are due, and goes on with what the tables here have reached.
@@ -269,7 +269,19 @@ impl Node {
         let AskedOf { key, member, idle, .. } = asked;
         // Had it heard nothing since, the coordinator gives it up then.
         let until = at.plus(SESSION.saturating_sub(*idle));
-        let next = if self.attending.is_told_since(key, at) { now } else { now.plus(BEAT) };
+        let known = match &standing {
+            Some(Standing::Share { generation, .. }) => Some(*generation),
+            Some(
+                Standing::Same
+                | Standing::Gone
+                | Standing::Full
+                | Standing::NotCoordinator { .. }
+                | Standing::Again,
+            )
+            | None => self.attending.share(key, member).map(|(generation, _)| generation),
+        };
+        let outdated = self.attending.is_told_since(key, at, known.unwrap_or(Generation(0)));
+        let next = now.plus(if outdated { ROOM_AFTER } else { BEAT });
         let Some(attendee) = self.attending.get(key, member) else { return };
         let again = match standing {
             Some(Standing::Share { generation, as_of, ranges }) => {
@@ -303,7 +315,7 @@ impl Node {
                 now
             }
             // It came back before the answer did, or there is more to say than fits one.
-            Some(Standing::Gone | Standing::Again) => now,
+            Some(Standing::Gone | Standing::Again) => now.plus(ROOM_AFTER),
             Some(Standing::NotCoordinator { .. }) | None => now.plus(RETRY_AFTER),
         };
         self.attending.ask_again(key, member, again);

@@ -200,7 +200,7 @@ impl Node {
             // Whichever end is recorded holds: another may have been first.
             (Some(Some(_)), Ok(()) | Err(_)) => self.segment_ended(segment),
             (Some(None), Ok(()) | Err(_)) => self.seal_later(segment),
-            (None, Ok(()) | Err(_)) => self.seal_over(segment),
+            (None, Ok(()) | Err(_)) => self.segment_gone(segment),
         }
     }
 
@@ -229,6 +229,12 @@ impl Node {
         }
         self.seal_over(segment);
         self.mend_soon(segment);
+    }
+
+    /// The tables do not list a segment any more: it ended, and was deleted.
+    fn segment_gone(&mut self, segment: SegmentId) {
+        self.seal_over(segment);
+        self.sealed_elsewhere(segment);
     }
 
     fn seal_over(&mut self, segment: SegmentId) {
@@ -269,7 +275,7 @@ impl Node {
                     self.begin_seal(segment, resting.cause, (resting.tries, resting.epoch));
                 }
                 Some(false) => self.segment_ended(segment),
-                None => self.seal_over(segment),
+                None => self.segment_gone(segment),
             }
         }
     }

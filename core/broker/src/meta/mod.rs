@@ -63,6 +63,8 @@ pub(crate) const CLUSTER: VnodeId = VnodeId(u64::MAX - 2);
 pub(crate) const VNODE: VnodeId = VnodeId(0);
 /// How often groups of several members are told that time goes on.
 const TICK: Duration = Duration::from_millis(100);
+/// Ticks more for each, for groups whose leader there is no connection to.
+const HURRY_TICKS: u32 = 4;
 /// Numbers of proposals to the cluster group begin here.
 const CLUSTER_NUMBERS: u64 = 1 << 62;
 
@@ -74,23 +76,57 @@ const GONE_TOPICS_MAX: usize = 1024;
 /// Who waits for a proposal to a vnode.
 #[derive(Debug)]
 enum Then {
-    CreateTopic { id: RequestId, name: TopicName },
-    SealTopic { id: RequestId, topic: TopicId },
-    DeleteTopic { id: RequestId, topic: TopicId, name: TopicName },
-    SplitRange { id: RequestId, range: RangeId },
-    MergeRanges { id: RequestId, ranges: [RangeId; 2] },
-    Register { range: RangeId, registered: Registered },
-    Seal { range: RangeId },
-    Delete { segment: SegmentId },
+    CreateTopic {
+        id: RequestId,
+        name: TopicName,
+    },
+    SealTopic {
+        id: RequestId,
+        topic: TopicId,
+    },
+    DeleteTopic {
+        id: RequestId,
+        topic: TopicId,
+        name: TopicName,
+    },
+    SplitRange {
+        id: RequestId,
+        range: RangeId,
+    },
+    MergeRanges {
+        id: RequestId,
+        ranges: [RangeId; 2],
+    },
+    Register {
+        range: RangeId,
+        registered: Registered,
+    },
+    Seal {
+        range: RangeId,
+    },
+    Delete {
+        segment: SegmentId,
+    },
     /// The seal of a segment that its primary could not end.
-    End { segment: SegmentId },
+    End {
+        segment: SegmentId,
+    },
     /// Who holds a segment.
-    Replicas { segment: SegmentId },
-    Expire { segment: SegmentId },
+    Replicas {
+        segment: SegmentId,
+    },
+    Expire {
+        segment: SegmentId,
+    },
     /// With the time when each is given up, if it was refused before because its topic moves.
-    Commit { group: VnodeId, ids: Vec<(RequestId, Option<Instant>)> },
+    Commit {
+        group: VnodeId,
+        ids: Vec<(RequestId, Option<Instant>)>,
+    },
     /// A step of a change of the ring.
-    Ring { fence: FenceToken },
+    Ring {
+        fence: FenceToken,
+    },
 }
 
 /// What came of a group's log, in its order.
@@ -270,6 +306,8 @@ impl Meta {
         if (ticks || waits) && self.tick_at <= self.now {
             self.tick_at = self.now.plus(TICK);
             self.host.tick();
+            let (node, up) = (self.node(), &self.up);
+            self.host.hurry(HURRY_TICKS, |leader| leader != node && !up.contains(&leader));
             self.expire();
             self.ask_around();
             self.follow_others();
@@ -403,6 +441,8 @@ impl Meta {
     /// The log was read. A node that is to form a cluster and has decided nothing yet waits to be allowed to: an
     /// earlier start that got no further than beginning is like none.
     fn listed(&mut self) {
+        // Other nodes may have told already of a vnode that is on its way: only now can it be founded here.
+        self.cluster_changed = true;
         if self.forms && (self.host.is_new() || self.held.contains(&VNODE)) {
             self.formation = Formation::Unformed;
             return self.decided.push(Decided::Unformed);

@@ -366,7 +366,8 @@ impl Meta {
     /// When something of this is due next, beside ticks. What is due already is the next tick's: a timer that was asked
     /// for and has come would not be asked for again.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        let due = [self.served.next_due(), self.follows.retry_at(), self.confirms.next_due()].into_iter().flatten();
+        let due =
+            [self.served.next_due(), self.follows.retry_at(), self.confirms.next_due()].into_iter().flatten();
         due.filter(|at| *at > self.now).min()
     }
 

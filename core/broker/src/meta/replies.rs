@@ -113,8 +113,9 @@ impl Meta {
                 // The log is not going to take the next ones either.
                 let waiting = std::mem::take(&mut shard.commits);
                 let error = Error::Unavailable;
-                self.decided
-                    .extend(waiting.into_iter().map(|(id, ..)| Decided::Committed { id, result: Err(error) }));
+                self.decided.extend(
+                    waiting.into_iter().map(|(id, ..)| Decided::Committed { id, result: Err(error) }),
+                );
             }
         }
     }

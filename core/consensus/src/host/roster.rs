@@ -30,9 +30,10 @@ fn is_groups(group: VnodeId) -> bool {
 
 impl Host {
     /// Makes this node one of the founders of a group that does not exist yet; every founder is told the same. Told of
-    /// by [`Action::Found`]. Does nothing when the node is or was a replica of the group.
+    /// by [`Action::Found`]. Does nothing when the node is or was a replica of the group, nor before
+    /// [`Action::Listed`], when nobody can say whether it was: who still wants it then says so again.
     pub fn found_group(&mut self, group: VnodeId, founders: &[NodeId]) {
-        if self.registry.part(group).is_some() || !is_groups(group) {
+        if !self.is_listed || self.registry.part(group).is_some() || !is_groups(group) {
             return;
         }
         let mut founders = founders.to_vec();

@@ -82,6 +82,40 @@ fn founding_twice_or_elsewhere_changes_nothing() {
     assert_eq!(world.texts(node(1)), "a");
 }
 
+/// Other nodes may say what a node is to found before it has read what it is: with a list of a few entries, and with
+/// one that is a file of its own.
+#[test]
+fn nothing_is_founded_before_the_list_was_read() {
+    for listed in [1, 300] {
+        let mut world = World::new(1);
+        world.node(node(1)).begins = false;
+        for group in 100..100 + listed {
+            world.ask(node(1), |host| host.found_group(VnodeId(group), &[node(1)]));
+            world.settle();
+        }
+        world.restart_unread(node(1));
+        let mut jobs = 0;
+        while !world.has_told(node(1), "listed") {
+            world.ask(node(1), |host| host.found_group(GROUP, &[node(1)]));
+            // And one that it has.
+            world.ask(node(1), |host| host.found_group(VnodeId(100), &[node(1)]));
+            assert!(world.run_job(node(1)), "it is never listed");
+            jobs += 1;
+        }
+        assert!(jobs > 1, "there is something to read");
+        assert!(!world.has_told(node(1), "failed") && !world.node(node(1)).host.has(GROUP));
+        world.settle();
+        world.ask(node(1), |host| host.found_group(GROUP, &[node(1)]));
+        world.settle();
+        for _ in 0..2 {
+            let groups = (100..100 + listed).chain([GROUP.0]);
+            let has = groups.filter(|group| world.node(node(1)).host.has(VnodeId(*group)));
+            assert_eq!(has.count() as u64, listed + 1);
+            world.restart(node(1));
+        }
+    }
+}
+
 #[test]
 fn a_laggard_is_sent_a_snapshot() {
     let all = [node(1), node(2), node(3)];
@@ -103,4 +137,49 @@ fn a_laggard_is_sent_a_snapshot() {
     world.restart(laggard);
     world.ticks(40);
     assert_eq!(world.texts(laggard), world.texts(leader));
+}
+
+/// Ticks until somebody else leads once the leader cannot be reached, with so many ticks more for those that know it.
+fn ticks_to_another_leader(hurry: u32) -> u32 {
+    let mut world = World::new(3);
+    let ids = [node(1), node(2), node(3)];
+    world.found(&ids);
+    let gone = world.lead();
+    world.propose("before");
+    world.away.insert(gone);
+    for tick in 1..200 {
+        world.tick();
+        for id in ids.into_iter().filter(|id| *id != gone) {
+            world.ask(id, |host| host.hurry(hurry, |leader| leader == gone));
+        }
+        world.settle();
+        if world.leader().is_some() {
+            return tick;
+        }
+    }
+    panic!("nobody leads");
+}
+
+#[test]
+fn a_leader_that_is_known_to_be_gone_is_not_waited_for() {
+    let (waited, hurried) = (ticks_to_another_leader(0), ticks_to_another_leader(4));
+    assert!(waited >= 10, "nobody is elected while the leader may just be slow: {waited}");
+    assert!(hurried * 2 < waited, "{hurried} ticks, {waited} without");
+}
+
+#[test]
+fn whoever_alone_lost_the_leader_disturbs_nobody() {
+    let mut world = World::new(3);
+    let ids = [node(1), node(2), node(3)];
+    world.found(&ids);
+    let leader = world.lead();
+    let term = world.node(leader).host.group(GROUP).unwrap().term();
+    let one = ids.into_iter().find(|id| *id != leader).unwrap();
+    for _ in 0..100 {
+        world.tick();
+        world.ask(one, |host| host.hurry(4, |of| of == leader));
+        world.settle();
+    }
+    assert_eq!(world.lead(), leader);
+    assert_eq!(world.node(leader).host.group(GROUP).unwrap().term(), term);
 }

@@ -73,10 +73,15 @@ impl World {
 
     /// The process ends and another starts; jobs that were not run are lost.
     pub(super) fn restart(&mut self, id: NodeId) {
+        self.restart_unread(id);
+        self.settle();
+    }
+
+    /// The same, and the disk has done nothing yet.
+    pub(super) fn restart_unread(&mut self, id: NodeId) {
         let mut disk = self.nodes[&id].disk.clone();
         disk.close();
         self.start_on(id, disk);
-        self.settle();
     }
 
     pub(super) fn node(&mut self, id: NodeId) -> &mut Node {

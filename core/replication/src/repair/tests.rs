@@ -102,6 +102,25 @@ fn a_device_that_takes_no_writes_and_a_contradiction_are_told() {
     assert_eq!(failed(Answer::Stands(bytes)), Ask::Failed(Failure::Suspect));
 }
 
+/// Its disk was full, say, and no other node can take its place.
+#[test]
+fn what_should_be_replaced_and_cannot_be_is_made_anew_once_another_was_read_through() {
+    for health in [Health::OutOfService, Health::Stopped] {
+        let mut repair = repair(&[1]).anew();
+        assert_eq!(repair.answered(at(14, health)), Ask::Verify { node: NodeId(1) });
+        assert_eq!(repair.answered(EXACT), Ask::Remove { node: TARGET });
+        assert_eq!(repair.answered(Answer::Missing), Ask::Make { node: TARGET, epoch: Epoch(2) });
+        assert_eq!(repair.answered(Answer::Made), fill(1, 10));
+        assert_eq!(repair.answered(at(20, Health::Rebuilding)), Ask::Verify { node: TARGET });
+        assert_eq!(repair.answered(EXACT), Ask::Seal { node: TARGET });
+        assert_eq!(repair.answered(at(20, Health::Sealed)), Ask::Whole);
+    }
+    let mut alone = repair(&[]).anew();
+    assert_eq!(alone.answered(at(14, Health::Stopped)), Ask::Failed(Failure::NoSource));
+    let contradicts = at(14, Health::Sealed);
+    assert_eq!(repair(&[1]).anew().answered(contradicts), Ask::Failed(Failure::Suspect));
+}
+
 #[test]
 fn a_higher_epoch_is_taken_over() {
     let mut repair = repair(&[1]);

@@ -21,8 +21,8 @@ use types::codec::{Error, Reader, Writer};
 
 pub use batches::{Batch, BatchPage};
 pub use cluster::{
-    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeHealth, NodeState, Resharding, RingPage, RingStep,
-    VnodeInfo,
+    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeHealth, NodeState, Resharding, RingPage,
+    RingStep, VnodeInfo,
 };
 pub use groups::{GroupInfo, GroupNames, MemberInfo};
 pub use hello::Hello;

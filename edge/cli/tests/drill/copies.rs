@@ -81,11 +81,16 @@ pub(crate) struct Totals {
     pub(crate) bytes: u64,
 }
 
-/// The names of the copies in a log directory.
+/// The names of the copies in a log directory. What a creation that failed has left is none: it holds nothing, and goes
+/// with the next start.
 pub(crate) fn names(log_dir: &Path) -> BTreeSet<String> {
     let Ok(entries) = std::fs::read_dir(log_dir) else { return BTreeSet::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter(|name| name.contains("-r") && name.contains("-s")).collect()
+    let has_bytes = |dir: &Path| {
+        log_of(dir).and_then(|log| std::fs::metadata(log).ok()).is_some_and(|file| file.len() > 0)
+    };
+    let is_copy = |dir: PathBuf| dir.join("copy.meta").exists() || has_bytes(&dir);
+    names.filter(|name| name.contains("-r") && name.contains("-s") && is_copy(log_dir.join(name))).collect()
 }
 
 /// Those that were sealed.

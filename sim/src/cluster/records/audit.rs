@@ -222,11 +222,8 @@ fn alike(disks: &Disks) -> Result<(), Violation> {
     for (id, disk) in disks {
         for (segment, held) in disk {
             inv_08::gapless(*segment, *id, held.extent.base, &held.batches)?;
-            match first.get(segment) {
-                Some((other, before)) => {
-                    inv_08::same(*segment, (*other, &before.batches), (*id, &held.batches))?
-                }
-                None => {}
+            if let Some((other, before)) = first.get(segment) {
+                inv_08::same(*segment, (*other, &before.batches), (*id, &held.batches))?;
             }
             let is_longer =
                 first.get(segment).is_none_or(|(_, other)| other.batches.len() < held.batches.len());

@@ -169,6 +169,21 @@ fn a_copy_on_a_device_that_fails_goes_to_another_node() {
     cluster.until("the broken one is gone", |cluster| cluster.extent(broken, segment).is_none());
 }
 
+/// The disk was full, say, and has room again.
+#[test]
+fn a_copy_on_a_device_that_failed_is_made_anew_where_no_other_node_can_take_it() {
+    let mut cluster = with_ended(3, 3);
+    let (segment, _) = cluster.segments(0, "t")[0].clone();
+    for node in 0..3 {
+        cluster.nodes[node].latch(segment, store::FailReason::Enospc);
+        cluster.until("it is out of service", |cluster| {
+            cluster.extent(node, segment).is_some_and(|extent| matches!(extent.state, State::Latched(_)))
+        });
+        cluster.until("it is whole again", |cluster| cluster.is_healed(0, "t", 3));
+    }
+    assert_eq!(cluster.read_all(1, "t"), ["a", "b"]);
+}
+
 #[test]
 fn what_a_dead_node_held_is_held_by_another_after_a_while() {
     let mut cluster = with_ended(4, 3);
@@ -282,6 +297,35 @@ fn a_primary_that_restarts_ends_what_it_had() {
     });
     cluster.until("all are whole", |cluster| cluster.is_healed(primary, "t", 3));
     assert_eq!(cluster.read_all(primary, "t"), ["0", "1", "2", "3"]);
+}
+
+/// Its end and its removal may be heard of in one breath.
+#[test]
+fn a_primary_that_was_away_goes_on_when_its_empty_segment_ended_and_was_deleted() {
+    let mut cluster = Cluster::of(3);
+    assert_eq!(cluster.ask(0, create("t")), Reply::Created);
+    cluster.until("everybody knows", |cluster| (0..3).all(|node| cluster.knows(node, "t")));
+    // The segment is registered, and no copy of it takes anything.
+    cluster.nodes.iter_mut().for_each(|node| node.log.hold = true);
+    cluster.nodes[0].send(produce("t", &["lost"]));
+    cluster.until("it is registered", |cluster| (0..3).all(|node| !cluster.segments(node, "t").is_empty()));
+    let (segment, listed) = cluster.segments(0, "t")[0].clone();
+    let primary = at(listed.replicas[0]);
+    let other = (primary + 1) % 3;
+    cluster.cut_off(primary);
+    cluster.nodes.iter_mut().for_each(|node| node.log.hold = false);
+    cluster.until("it ended with nothing in it", |cluster| {
+        cluster.segments(other, "t").iter().all(|(listed, _)| *listed != segment)
+    });
+    cluster.pass(Duration::from_secs(30));
+    assert!(cluster.segments(primary, "t")[0].1.is_active(), "it has not heard of it");
+    cluster.connect_again(primary);
+    cluster.until("it has heard of it", |cluster| {
+        cluster.segments(primary, "t").iter().all(|(listed, _)| *listed != segment)
+    });
+    for node in 0..3 {
+        assert_eq!(cluster.ask(node, produce("t", &["a"])), Reply::Stored(1), "{node}");
+    }
 }
 
 /// What the others acknowledge nothing of is in nobody's way.

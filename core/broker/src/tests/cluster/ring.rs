@@ -221,6 +221,45 @@ fn a_change_is_ended_whoever_began_it() {
     }
 }
 
+/// A node that starts hears from the others that it is to begin the group of a vnode before it has read what it is a
+/// member of.
+#[test]
+fn a_node_that_starts_during_a_change_reads_its_log_first() {
+    let mut cluster = Cluster::of(3);
+    let leader = cluster.leader(CLUSTER).unwrap();
+    let late = (leader + 1) % 3;
+    let comes = |cluster: &Cluster, node: usize| {
+        let topology = cluster.nodes[node].node.core.meta.cluster().topology();
+        let coming = topology.and_then(|topology| topology.coming());
+        coming.is_some_and(|(_, nodes)| nodes.contains(&id(late)))
+    };
+    // Nothing of what it hears of the change becomes durable.
+    cluster.stuck = Some(late);
+    cluster.ask(leader, reshard(2, false));
+    for _ in 0..200 {
+        if comes(&cluster, leader) {
+            break;
+        }
+        cluster.pass(Duration::from_millis(20));
+    }
+    assert!(comes(&cluster, leader), "it is one of those that begin the group");
+    cluster.restart_unread(late);
+    cluster.pump();
+    assert!(comes(&cluster, late), "it is told");
+    assert!(!cluster.nodes[late].node.core.meta.has(CLUSTER), "it has read nothing");
+    cluster.stuck = None;
+    cluster.until("it serves", |cluster| cluster.nodes[late].ready);
+    cluster.reshard(2);
+    let stopped =
+        |node: &Bench| node.notices.iter().any(|notice| matches!(notice, Notice::MetadataStopped { .. }));
+    assert!(!cluster.nodes.iter().any(stopped));
+    cluster.until("the groups are whole", |cluster| {
+        let groups = |node: &Bench| node.node.gauges().cluster.groups;
+        (0..2).all(|vnode| cluster.voters(VnodeId(vnode)) == 3)
+            && cluster.nodes.iter().all(|node| groups(node) == 3)
+    });
+}
+
 #[test]
 fn a_topic_by_its_name_is_where_the_ring_says() {
     let bench = alone(4);

@@ -17,8 +17,17 @@ pub(super) async fn run(args: Status) -> anyhow::Result<()> {
     for (field, text) in summary(&status, &names) {
         print::line(&format_args!("{field}{}{}", print::separator(), print::printable(&text)))?;
     }
-    let mut table =
-        Table::new(&["NODE", "STATE", "HEALTH", "CONNECTED", "VNODES", "PEERS", "CLIENTS", "ATTRIBUTES", "ID"]);
+    let mut table = Table::new(&[
+        "NODE",
+        "STATE",
+        "HEALTH",
+        "CONNECTED",
+        "VNODES",
+        "PEERS",
+        "CLIENTS",
+        "ATTRIBUTES",
+        "ID",
+    ]);
     for node in &status.nodes {
         table.row(vec![
             print::name(&node.name),
