@@ -43,6 +43,8 @@ pub struct Sealing {
     fill_round: u32,
     raises: u32,
     copies: BTreeMap<NodeId, Copy>,
+    /// Whether all that may still answer are waited for.
+    is_patient: bool,
     stage: Stage,
 }
 
@@ -171,7 +173,24 @@ impl Sealing {
     #[must_use]
     pub fn new(base: Offset, replicas: Vec<NodeId>, epoch: Epoch) -> Self {
         let copies = replicas.iter().map(|node| (*node, Copy::Lost)).collect();
-        Self { base, replicas, epoch, round: 0, fill_round: 0, raises: 0, copies, stage: Stage::GaveUp }
+        let stage = Stage::GaveUp;
+        Self { base, replicas, epoch, round: 0, fill_round: 0, raises: 0, copies, is_patient: false, stage }
+    }
+
+    /// The same, waiting for all that may answer until [`Sealing::go_on`]. `R` copies are enough as long as each holds
+    /// what it acknowledged; one that was cut short where nobody can see it, beside one that was behind, is no reason to
+    /// lose what the third has.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.is_patient = true;
+        self
+    }
+
+    /// Whoever has not answered is not waited for any more, as soon as enough have.
+    #[must_use]
+    pub fn go_on(&mut self) -> Vec<Ask> {
+        self.is_patient = false;
+        if self.stage == Stage::Fencing { self.decide() } else { Vec::new() }
     }
 
     /// What the answers to fences and to being made carry, of those that are asked for from now on.
@@ -250,7 +269,7 @@ impl Sealing {
     fn decide(&mut self) -> Vec<Ask> {
         let needed = self.needed();
         let sound = self.held(|copy| matches!(copy, Copy::Sound { .. }));
-        if sound.len() >= needed {
+        if sound.len() >= needed && !(self.is_patient && self.is_answering()) {
             return self.choose(&sound);
         }
         if self.is_answering() {

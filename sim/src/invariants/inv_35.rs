@@ -11,5 +11,5 @@ use types::Offset;
 pub fn settled(extent: Option<&Extent>, end: Offset) -> Option<String> {
     let Some(extent) = extent else { return Some("there is no copy".to_owned()) };
     let is_settled = extent.state == State::Sealed && extent.end == end;
-    (!is_settled).then(|| format!("INV-35: {:?} up to {}", extent.state, extent.end))
+    (!is_settled).then(|| format!("{}: {:?} up to {}", "INV-35", extent.state, extent.end))
 }

@@ -24,6 +24,8 @@ use crate::segments::EPOCH_FIRST;
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 /// Longest pause.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
+/// How long those that have not answered are waited for when enough have.
+const ALL_WITHIN: Duration = Duration::from_millis(200);
 
 /// A segment being ended.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(super) struct Job {
     cause: Cause,
     /// Times it was given up before.
     tries: u32,
+    /// Until then all that may answer are waited for; `None` once that is over.
+    patient_until: Option<Instant>,
     /// The seal that is on its way to the tables.
     recording: Option<Verdict>,
     /// Where the copy ends that reaches least far; for a bug only.
@@ -93,10 +97,11 @@ impl Node {
         }
         let listed = self.core.meta.of(segment.range.topic).segment(segment);
         let Some(listed) = listed.filter(|listed| listed.is_active()) else { return };
-        let mut sealing = Sealing::new(listed.start, listed.replicas.clone(), epoch);
+        let mut sealing = Sealing::new(listed.start, listed.replicas.clone(), epoch).patient();
         let asks = sealing.begin();
         let number = self.healing.number();
-        let job = Job { number, sealing, cause, tries, recording: None, shortest: None };
+        let patient_until = Some(self.core.now.plus(ALL_WITHIN));
+        let job = Job { number, sealing, cause, tries, patient_until, recording: None, shortest: None };
         self.healing.seals.insert(segment, job);
         self.do_for_seal(segment, asks);
     }
@@ -262,9 +267,17 @@ impl Node {
         self.seal_more();
     }
 
-    /// Begins again with those that were given up and are due.
+    /// Begins again with those that were given up and are due, and goes on with those that have waited for all.
     pub(super) fn retry_seals(&mut self) {
         let now = self.core.now;
+        let is_over = |job: &Job| job.patient_until.is_some_and(|until| until <= now);
+        let over = self.healing.seals.iter().filter(|(_, job)| is_over(job)).map(|(segment, _)| *segment);
+        for segment in over.collect::<Vec<_>>() {
+            let Some(job) = self.healing.seals.get_mut(&segment) else { continue };
+            job.patient_until = None;
+            let asks = job.sealing.go_on();
+            self.do_for_seal(segment, asks);
+        }
         let due = self.healing.resting.iter().filter(|(_, resting)| resting.at <= now);
         for (segment, resting) in due.map(|(segment, resting)| (*segment, *resting)).collect::<Vec<_>>() {
             let listed = self.core.meta.of(segment.range.topic).segment(segment);
@@ -289,7 +302,9 @@ impl Node {
     pub(super) fn next_seal(&self) -> Option<Instant> {
         // While there is no room for more, whatever makes room goes on with them.
         let has_room = self.healing.seals.len() < SEALS_MAX;
-        self.healing.resting.values().map(|resting| resting.at).min().filter(|_| has_room)
+        let resting = self.healing.resting.values().map(|resting| resting.at).min().filter(|_| has_room);
+        let patient = self.healing.seals.values().filter_map(|job| job.patient_until).min();
+        resting.into_iter().chain(patient).min()
     }
 }
 

@@ -137,6 +137,17 @@ impl Follows {
         }
     }
 
+    /// A node is known to have something new: it is asked now, and whoever was asked before is not waited for.
+    pub(super) fn ask_instead(&mut self, id: VnodeId, node: NodeId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        if let Some((ask, _)) = group.asked.take_if(|(_, asked)| *asked != node) {
+            self.asks.remove(&ask);
+            group.part = None;
+        }
+        group.source = Some(node);
+        group.retry_at = None;
+    }
+
     /// The connection to a node broke.
     pub(super) fn down(&mut self, node: NodeId, now: Instant) {
         let asked = self.groups.values().filter_map(|group| group.asked);
@@ -217,6 +228,23 @@ mod tests {
         assert_eq!(other, NODES[1]);
         // The answer that came too late is nobody's.
         assert_eq!(follows.answered(AskId(2), Some(FollowReply::Entries(Vec::new())), later), None);
+    }
+
+    #[test]
+    fn whoever_has_something_new_is_asked_although_another_was() {
+        let mut follows = follows();
+        let now = Instant(0);
+        let (first, _) = follows.ask(GROUP, RaftIndex(5), &NODES, AskId(1)).unwrap();
+        assert_eq!(first, NODES[0]);
+        follows.ask_instead(GROUP, NODES[0]);
+        assert!(follows.due(now).is_empty(), "it is asked already");
+        follows.ask_instead(GROUP, NODES[1]);
+        assert_eq!(follows.due(now), [GROUP]);
+        let (second, _) = follows.ask(GROUP, RaftIndex(5), &NODES, AskId(2)).unwrap();
+        assert_eq!(second, NODES[1]);
+        let entries = || Some(FollowReply::Entries(vec![Bytes::from_static(b"x")]));
+        assert_eq!(follows.answered(AskId(1), entries(), now), None);
+        assert!(follows.answered(AskId(2), entries(), now).is_some());
     }
 
     #[test]

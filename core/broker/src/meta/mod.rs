@@ -63,8 +63,6 @@ pub(crate) const CLUSTER: VnodeId = VnodeId(u64::MAX - 2);
 pub(crate) const VNODE: VnodeId = VnodeId(0);
 /// How often groups of several members are told that time goes on.
 const TICK: Duration = Duration::from_millis(100);
-/// Ticks more for each, for groups whose leader there is no connection to.
-const HURRY_TICKS: u32 = 4;
 /// Numbers of proposals to the cluster group begin here.
 const CLUSTER_NUMBERS: u64 = 1 << 62;
 
@@ -306,8 +304,6 @@ impl Meta {
         if (ticks || waits) && self.tick_at <= self.now {
             self.tick_at = self.now.plus(TICK);
             self.host.tick();
-            let (node, up) = (self.node(), &self.up);
-            self.host.hurry(HURRY_TICKS, |leader| leader != node && !up.contains(&leader));
             self.expire();
             self.ask_around();
             self.follow_others();

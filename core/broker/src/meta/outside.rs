@@ -209,6 +209,14 @@ impl Meta {
     }
 
     fn propose_answered(&mut self, ask: AskId, reply: Option<&ProposeReply>) {
+        // Whoever is followed may be behind, and whoever proposes waits for the entry to come to the tables here.
+        if let (Some(ProposeReply::Applied { index, .. }), Some((group, leader))) =
+            (reply, self.remote.asked(ask))
+            && self.is_followed(group)
+            && self.applied_of(group) < *index
+        {
+            self.follows.ask_instead(group, leader);
+        }
         let nothing_done = ProposeReply::NotLeader { hint: None };
         let is_unknown = matches!(reply, None | Some(ProposeReply::Unknown));
         let reply =

@@ -112,6 +112,15 @@ impl Remote {
         Some(Propose { vnode: key.0, fence: None, command: held.entry.clone() })
     }
 
+    /// Which group a proposal is of that was asked for, and whom was asked.
+    pub(super) fn asked(&self, ask: AskId) -> Option<(VnodeId, NodeId)> {
+        let key = self.asks.get(&ask)?;
+        match self.held.get(key)?.stage {
+            Stage::Asked(node) => Some((key.0, node)),
+            Stage::Idle | Stage::Recorded => None,
+        }
+    }
+
     /// The answer to an ask, `None` when there is none; with the proposal when its fate is known by that.
     pub(super) fn answered(
         &mut self,

@@ -184,24 +184,6 @@ impl Host {
         reminding.into_iter().for_each(|group| self.remind_departed(group));
     }
 
-    /// So many ticks more for replicas that follow a node of which `is_cut_off` is true: its silence needs no waiting
-    /// for. Whoever still hears that leader does not vote for anybody else meanwhile.
-    pub fn hurry(&mut self, ticks: u32, is_cut_off: impl Fn(NodeId) -> bool) {
-        let mut out = Vec::new();
-        for (group, slot) in &mut self.slots {
-            let Stage::Running(running) = &mut slot.stage else { continue };
-            for _ in 0..ticks {
-                let follows = |leader: NodeId| running.role() != raft::Role::Leader && is_cut_off(leader);
-                if is_alone(running) || !running.leader().is_some_and(follows) {
-                    break;
-                }
-                running.step(raft::Event::Tick, &mut out);
-                let life = slot.life;
-                self.waiting.extend(out.drain(..).map(|action| Waiting::Group(*group, life, action)));
-            }
-        }
-    }
-
     /// Whether time means anything to a group: one that is alone needs none.
     #[must_use]
     pub fn needs_ticks(&self) -> bool {

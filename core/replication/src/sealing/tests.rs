@@ -62,6 +62,27 @@ fn as_many_as_needed_are_waited_for_and_no_more() {
 }
 
 #[test]
+fn with_patience_all_are_waited_for_until_it_ends() {
+    let begun = || {
+        let mut sealing = sealing(3).patient();
+        assert_eq!(sealing.begin().len(), 3);
+        let round = sealing.round();
+        // The first was cut short unseen, and the second was behind.
+        assert!(sealing.answered(round, node(0), fenced(5, Health::Open)).is_empty());
+        assert!(sealing.answered(round, node(1), fenced(5, Health::Open)).is_empty());
+        sealing
+    };
+    let mut sealing = begun();
+    let round = sealing.round();
+    let asks = sealing.answered(round, node(2), fenced(9, Health::Open));
+    assert!(asks.iter().any(|ask| matches!(ask, Ask::Fill { end: Offset(9), .. })), "{asks:?}");
+    let mut sealing = begun();
+    let round = sealing.round();
+    assert_eq!(end_of(&sealing.answered(round, node(2), Answer::Silent)), Some(5));
+    assert_eq!(end_of(&begun().go_on()), Some(5));
+}
+
+#[test]
 fn who_is_silent_or_damaged_does_not_count() {
     for answer in
         [Answer::Silent, Answer::Unreadable, fenced(9, Health::Damaged), fenced(9, Health::OutOfService)]
