@@ -44,7 +44,7 @@ fn every_planted_bug_of_replication_is_found() {
         (Bug::AckUnreplicated, 5..15),
         (Bug::CountPrimaryTwice, 5..15),
         (Bug::ResumeSegment, 5..15),
-        (Bug::SealShortest, 0..3),
+        (Bug::SealShortest, 0..15),
     ] {
         let most = seeds.end - seeds.start;
         let options = Options { bug: Some(bug), verbose: false };

@@ -60,7 +60,8 @@ fn a_cluster_of_one_is_told_of() {
         assert!(lines.lines().any(|said| said == line), "{line}: {lines}");
     }
     let node: Vec<&str> = lines.lines().last().unwrap().split('\t').collect();
-    assert_eq!((node.len(), &node[..4], node[6]), (8, &["n1", "active", "yes", "4"][..], "rack=r1"));
+    let begin = ["n1", "active", "alive", "yes", "4"];
+    assert_eq!((node.len(), &node[..5], node[7]), (9, &begin[..], "rack=r1"));
 
     let status = json(&said(&place, &["cluster", "status", "--json"]));
     let id = status["nodes"][0]["id"].as_str().unwrap().to_owned();

@@ -60,7 +60,7 @@ fn a_drain_can_be_taken_back_and_a_lost_node_forced_out() {
     said(&fake, &["cluster", "drain", "n2"]);
     assert!(said(&fake, &["cluster", "undrain", "n2"]).starts_with("active again: \"n2\""));
     let status = said(&fake, &["cluster", "status"]);
-    assert!(status.lines().any(|line| line.starts_with("n2\tactive\tyes\t")), "{status}");
+    assert!(status.lines().any(|line| line.starts_with("n2\tactive\talive\tyes\t")), "{status}");
     assert!(said(&fake, &["cluster", "remove", "n2", "--force"]).starts_with("removed \"n2\""));
 }
 
