@@ -112,7 +112,7 @@ e2e:
 
 # Need to be permitted network namespaces, and a file system of their own. The last line of a failure is what did not
 # hold; RECORD=1 puts the outcome into docs/drills.md.
-DRILL = DRILL_SEED=$(SEED) DRILL_SECONDS=$(DRILL_SECONDS) RECORD=$(RECORD) \
+DRILL = E2E_HOSTS=1 DRILL_SEED=$(SEED) DRILL_SECONDS=$(DRILL_SECONDS) RECORD=$(RECORD) \
     $(CARGO) test --locked --quiet -p malachi-cli --test drills -- --nocapture nothing_acknowledged
 
 drill-chaos:
