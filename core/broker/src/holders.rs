@@ -108,15 +108,16 @@ impl Node {
         let mut tried = self.reads.tried.remove(&key).unwrap_or_default();
         tried.nodes.push(holder);
         tried.missed |= matches!(unread, Unread::Unavailable);
+        // One that is short is no failure while another may have it.
+        let is_short = matches!(unread, Unread::Store(store::Error::EndOfData { .. }));
         let next = self.next_holder(segment, from, &tried.nodes).filter(|_| self.reads.is_wanted(key));
         let Some(next) = next else {
-            // One that is short is no failure while another may have it.
-            let is_short = matches!(unread, Unread::Store(store::Error::EndOfData { .. }));
             let may_be = is_short && (tried.missed || self.misses_holders(segment));
             return self.read(segment, from, Err(if may_be { Unread::Unavailable } else { unread }));
         };
         if let Unread::Store(error) = &unread
             && holder == self.core.config.node
+            && !is_short
         {
             // Readers are given it by another; whoever looks after this node should know all the same.
             self.core.notice(Notice::ReadFailed { segment, offset: from, detail: error.to_string() });

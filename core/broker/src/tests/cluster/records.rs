@@ -285,6 +285,36 @@ fn a_reader_of_many_ranges_reads_those_of_all_nodes() {
 }
 
 #[test]
+fn a_copy_that_is_short_and_alone_is_no_damage() {
+    let (mut cluster, primary, _) = begun_with(3);
+    let (segment, _) = primaries(&cluster, 0, "t")[0];
+    let listed = cluster.nodes[primary].node.core.meta.of(segment.range.topic).segment(segment).unwrap();
+    let holders: Vec<usize> =
+        listed.replicas.iter().map(|node| usize::try_from(node.0 - 1).unwrap()).collect();
+    // Of the followers the one that is asked before the other.
+    let (short, other) = (holders[1], holders[2]);
+    cluster.cut_off(short);
+    assert_eq!(cluster.ask(primary, produce("t", &["second"])), Reply::Stored(1));
+    within(&mut cluster.nodes[primary], |node| {
+        node.drain(segment.range, crate::action::Cause::Age);
+        node.drained(segment.range);
+    });
+    // It hears of the end, and has no time to be given what it lacks.
+    cluster.connect(short, other);
+    cluster.until("it hears of the end", |cluster| primaries(cluster, short, "t").is_empty());
+    cluster.cut(short, other);
+    assert_eq!(all_of(&mut cluster, short, "t"), ["first"]);
+    let Reply::Fetched(fetched) = cluster.ask(short, Request::Fetch(fetch("t"))) else { panic!() };
+    let rest = Fetch { cursor: Some(fetched.cursor), ..fetch("t") };
+    assert_eq!(cluster.ask(short, Request::Fetch(rest)), Reply::Failed(Reason::Unavailable));
+    let told = |notice: &Notice| matches!(notice, Notice::ReadFailed { .. });
+    assert!(!cluster.nodes[short].notices.iter().any(told), "{:?}", cluster.nodes[short].notices);
+    cluster.connect_again(short);
+    cluster.until("it is whole", |cluster| cluster.nodes[short].node.core.liveness.is_up(id(primary)));
+    assert_eq!(all_of(&mut cluster, short, "t"), ["first", "second"]);
+}
+
+#[test]
 fn a_node_that_was_primary_reads_on_from_the_one_that_is() {
     let (mut cluster, primary, other) = begun_with(1);
     let waits = |cluster: &mut Cluster, node: usize| {
