@@ -266,6 +266,26 @@ fn a_node_beyond_the_voters_follows() {
     assert!(cluster.knows(follower, "t") && cluster.knows(follower, "u"));
 }
 
+/// A node beyond the voters hears by whoever it follows, which may be the one that hears nothing.
+#[test]
+fn whoever_follows_one_that_is_cut_off_hears_of_what_it_asked_for() {
+    let mut cluster = Cluster::of(4);
+    let is_voter = |cluster: &Cluster, node: usize| cluster.nodes[node].node.core.meta.group(VNODE).is_some();
+    let beyond = (0..4).find(|node| !is_voter(&cluster, *node)).unwrap();
+    let leader = cluster.leader(VNODE).unwrap();
+    let behind = (0..4).find(|node| ![beyond, leader].contains(node)).unwrap();
+    let others = || (0..4).filter(move |node| ![beyond, behind].contains(node));
+    others().for_each(|node| cluster.cut(beyond, node));
+    assert_eq!(cluster.ask(leader, create("a")), Reply::Created);
+    cluster.until("it follows the only one it can", |cluster| cluster.knows(beyond, "a"));
+    others().for_each(|node| cluster.cut(behind, node));
+    others().for_each(|node| cluster.connect(beyond, node));
+    let begun = cluster.nodes[beyond].now;
+    assert_eq!(cluster.ask(beyond, create("b")), Reply::Created);
+    assert!(cluster.nodes[beyond].now.since(begun) < Duration::from_secs(2));
+    assert!(cluster.knows(beyond, "b") && !cluster.knows(behind, "b"));
+}
+
 #[test]
 fn every_node_may_restart_one_after_another() {
     let mut cluster = Cluster::of(3);

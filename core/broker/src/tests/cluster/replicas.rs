@@ -236,6 +236,26 @@ fn a_primary_whose_disk_fails_loses_nothing_and_answers_what_others_have() {
     assert!(!stored || all.get(6).map(String::as_str) == Some("v5"), "{all:?}");
 }
 
+#[test]
+fn a_primary_whose_volume_is_full_leaves_itself_out_until_it_has_room() {
+    let (mut cluster, primary) = with_primary(3);
+    cluster.produced(primary, "v0");
+    cluster.nodes[primary].log.fail_writes = Some(ErrorKind::Full);
+    let other = (primary + 1) % 3;
+    // Whether the first is stored nobody may know.
+    let first = cluster.ask(other, produce("t", &["v1"]));
+    assert!(matches!(first, Reply::Stored(1) | Reply::Failed(_)), "{first:?}");
+    for n in 2..6 {
+        assert_eq!(cluster.ask(other, produce("t", &[format!("v{n}").as_str()])), Reply::Stored(1));
+        assert_eq!(cluster.ask(primary, produce("t", &[format!("w{n}").as_str()])), Reply::Stored(1));
+    }
+    cluster.nodes[primary].log.fail_writes = None;
+    cluster.pass(Duration::from_secs(70));
+    assert!(cluster.nodes[primary].node.core.able_nodes().contains(&id(primary)), "it has room again");
+    let all = cluster.read_all(primary, "t");
+    assert!(all.ends_with(&["v5".to_owned(), "w5".to_owned()]) && all.len() >= 9, "{all:?}");
+}
+
 /// With two copies one is enough to end the segment, and is not enough to promise anything.
 #[test]
 fn what_only_one_of_two_copies_has_is_not_acknowledged_when_the_segment_ends_on_it() {
