@@ -9,7 +9,7 @@ use bytes::Bytes;
 use storage::disk::Job;
 use storage::raft_log;
 use storage::store;
-use types::{Instant, NodeId, Offset, RangeId, SegmentId, WallTime};
+use types::{Instant, NodeId, Offset, ProducerId, RangeId, SegmentId, WallTime};
 use wire::Reason;
 
 use crate::auth::{Permissions, Role, Session};
@@ -119,6 +119,13 @@ pub enum Reply {
     Created,
     /// So many records are durable on a quorum.
     Stored(u32),
+    /// Who a producer is, and what time it is for it.
+    Producer {
+        /// Its name.
+        id: ProducerId,
+        /// Later than all its topic holds, as far as is known.
+        now: WallTime,
+    },
     /// Records, possibly none.
     Fetched(Fetched),
     /// The positions are stored durably.

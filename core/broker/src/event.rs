@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use storage::disk::Completion;
-use types::{Incarnation, NodeId, WallTime};
+use types::{Incarnation, NodeId, Stamp, WallTime};
 
 use crate::auth::{Permissions, Session};
 
@@ -132,6 +132,11 @@ pub enum Request {
     },
     /// Appends records.
     Produce(Produce),
+    /// A producer that is going to repeat itself asks for its name.
+    NewProducer {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+    },
     /// Reads records.
     Fetch(Fetch),
     /// Stores a group's positions.
@@ -158,6 +163,7 @@ impl Request {
         match self {
             Self::Produce(_) | Self::StreamAck(_) => true,
             Self::CreateTopic { .. }
+            | Self::NewProducer { .. }
             | Self::Fetch(_)
             | Self::Commit(_)
             | Self::LeaveGroup(_)
@@ -180,6 +186,8 @@ pub struct Produce {
     pub count: u32,
     /// CRC-32 (IEEE) over `records`, with no seed.
     pub crc: u32,
+    /// Which request of which producer it is, if that repeats itself; possible for so many records.
+    pub stamp: Option<Stamp>,
 }
 
 /// Records to read.

@@ -43,6 +43,7 @@ mod peers;
 mod place;
 pub mod planted;
 pub mod produce;
+mod producers;
 mod random;
 mod reading;
 mod replace;

@@ -94,6 +94,8 @@ pub struct Node {
     pub(crate) restarts: usize,
     /// When old segments are looked for next.
     pub(crate) age_tick_at: Instant,
+    /// When producers that fell silent are looked for next.
+    pub(crate) producers_tick_at: Instant,
     /// Copies nobody lists.
     pub(crate) orphans: Orphans,
     pub(crate) retention: Retention,
@@ -181,6 +183,8 @@ pub(crate) enum Owner {
     Heal { step: u64, bulk: bool },
     /// Somebody who wants to know how copies are.
     Look { number: u64, spot: Spot },
+    /// A range that begins a segment and wants to know what earlier ones say of producers.
+    Producers { range: RangeId, turn: u64 },
 }
 
 impl Owner {
@@ -199,6 +203,7 @@ impl Owner {
             | Self::Seek { .. }
             | Self::Read { .. }
             | Self::Look { .. }
+            | Self::Producers { .. }
             | Self::Served { .. } => false,
         }
     }
@@ -232,6 +237,7 @@ impl Node {
             looks: Looks::default(),
             restarts: 0,
             age_tick_at: Instant(0),
+            producers_tick_at: Instant(0),
             orphans: Orphans::default(),
             retention: Retention::default(),
             skips: Skips::default(),
@@ -299,6 +305,7 @@ impl Node {
                 self.create_topic(id, session, topic.as_ref(), keyspace_bits);
             }
             Request::Produce(request) => self.produce(id, session, request),
+            Request::NewProducer { topic } => self.new_producer(id, session, topic.as_ref()),
             Request::Fetch(request) => self.fetch(id, session, request),
             Request::Commit(request) => self.commit(id, session, &request),
             Request::LeaveGroup(who) => self.leave_group(id, session, &who),
@@ -397,6 +404,9 @@ impl Node {
             (Owner::Inspect(segment), R::Failed(error)) => self.fenced(segment, Err(error)),
             (Owner::Seal(segment), R::Sealed(extent)) => self.sealed(segment, Ok(extent)),
             (Owner::Seal(segment), R::Failed(error)) => self.sealed(segment, Err(error)),
+            (Owner::Producers { range, turn }, reply) => {
+                self.read_back_answered(self.core.config.node, range, turn, CopyAnswer::Store(reply));
+            }
             (Owner::Seek { .. } | Owner::Read { .. } | Owner::Heal { .. } | Owner::Look { .. }, reply) => {
                 self.copy_answered(self.core.config.node, owner, CopyAnswer::Store(reply));
             }
@@ -536,6 +546,7 @@ impl Node {
     /// Does what is due about segments and their copies.
     fn keep_segments(&mut self) {
         self.roll_old();
+        self.keep_producers();
         self.keep_followers();
         self.retry_endings();
         self.remove_more();

@@ -171,7 +171,7 @@ impl Outlets {
         let outlet = self.ranges.get_mut(&id)?;
         let queued = outlet.queue.pop_front()?;
         let bytes = queued.bytes();
-        let Records { records, count, crc } = queued.request.records.clone();
+        let Records { records, count, crc, stamp } = queued.request.records.clone();
         outlet.target = Some(to);
         outlet.sent_bytes += bytes;
         outlet.sent.push_back(Sent { ask, refused: false, queued });
@@ -182,7 +182,7 @@ impl Outlets {
         load.parts += 1;
         load.bytes += bytes;
         self.asks.insert(ask, id);
-        Some(Append { range: id, count, crc, records })
+        Some(Append { range: id, count, crc, records, stamp })
     }
 
     /// What is answered, with the range and its place among what was sent.
@@ -353,8 +353,8 @@ impl Node {
             match self.place_records(id.topic, records) {
                 Ok(parts) => {
                     self.load.part(asker, count, parts.len());
-                    for Part { range, records, count, crc } in parts {
-                        let request = Waiting { asker, records: Records { records, count, crc } };
+                    for Part { range, records } in parts {
+                        let request = Waiting { asker, records };
                         self.outlets.insert(range, Queued { number, until, request });
                         ranges.insert(range);
                     }
@@ -398,6 +398,8 @@ impl Node {
                 Some(Err(produce::Error::Unanswered))
             }
             Some(AppendReply::NotStored(Refusal::Overloaded)) => Some(Err(produce::Error::Overloaded)),
+            Some(AppendReply::NotStored(Refusal::Forgotten)) => Some(Err(produce::Error::Forgotten)),
+            Some(AppendReply::NotStored(Refusal::Fenced)) => Some(Err(produce::Error::Fenced)),
             Some(AppendReply::NotStored(_)) if is_late => Some(Err(produce::Error::Unavailable)),
             Some(AppendReply::NotStored(
                 Refusal::NotPrimary { .. }
@@ -486,7 +488,7 @@ mod tests {
 
     fn part(number: u64) -> Queued {
         let asker = Asker::Client(RequestId { connection: ConnectionId(1), number });
-        let records = Records { records: Bytes::from_static(b"records"), count: 1, crc: 0 };
+        let records = Records { records: Bytes::from_static(b"records"), count: 1, crc: 0, stamp: None };
         Queued { number, until: Instant(number), request: Waiting { asker, records } }
     }
 

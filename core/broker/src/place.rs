@@ -12,28 +12,29 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 use metadata::vnode::Vnode;
 use types::record::Walk;
-use types::{KeySpan, Position, RangeId, TopicId};
+use types::{KeySpan, Position, RangeId, Stamp, TopicId};
 
 use crate::node::Node;
+use crate::planted::Bug;
 use crate::route::Unrouted;
 
 /// The records of one request that go to one range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) range: RangeId,
+    pub(crate) records: Records,
+}
+
+/// Records of one request, or a part of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Records {
     /// In wire encoding, back to back.
     pub(crate) records: Bytes,
     pub(crate) count: u32,
     /// CRC-32 over `records`, with no seed.
     pub(crate) crc: u32,
-}
-
-/// Records of one request, not placed yet.
-#[derive(Clone, Debug)]
-pub(crate) struct Records {
-    pub(crate) records: Bytes,
-    pub(crate) count: u32,
-    pub(crate) crc: u32,
+    /// Which request of which producer, if that repeats itself.
+    pub(crate) stamp: Option<Stamp>,
 }
 
 impl Node {
@@ -47,12 +48,12 @@ impl Node {
             return Err(if exists { Unrouted::NoActiveRange } else { Unrouted::NoSuchTopic });
         };
         if active.next().is_none() {
-            let Records { records, count, crc } = records;
-            return Ok(vec![Part { range: first, records, count, crc }]);
+            return Ok(vec![Part { range: first, records }]);
         }
         drop(active);
         let turn = self.keyless_turns.get(&topic).copied().unwrap_or(0);
         let mut grouping = Grouping::new(vnode, topic, turn)?;
+        grouping.stamp = records.stamp.filter(|_| !self.core.config.has_bug(Bug::KeylessByTurn));
         let parts = grouping.group(records)?;
         let turn = grouping.turn;
         self.keyless_turns.insert(topic, turn);
@@ -73,6 +74,8 @@ struct Grouping<'a> {
     keyless: Option<usize>,
     /// Where the next keyless request looks for its range.
     turn: u64,
+    /// Of a request that may be placed more than once: its keyless records go to the same place each time.
+    stamp: Option<Stamp>,
 }
 
 struct Slot {
@@ -85,13 +88,15 @@ struct Slot {
 impl<'a> Grouping<'a> {
     fn new(vnode: &'a Vnode, topic: TopicId, turn: u64) -> Result<Self, Unrouted> {
         let metadata = vnode.topic(topic).ok_or(Unrouted::NoSuchTopic)?;
-        Ok(Self { vnode, topic, metadata, slots: Vec::new(), by_start: BTreeMap::new(), keyless: None, turn })
+        let (slots, by_start) = (Vec::new(), BTreeMap::new());
+        Ok(Self { vnode, topic, metadata, slots, by_start, keyless: None, turn, stamp: None })
     }
 
-    fn group(&mut self, Records { records, count, crc }: Records) -> Result<Vec<Part>, Unrouted> {
-        let mut places = Vec::with_capacity(count as usize);
+    fn group(&mut self, whole: Records) -> Result<Vec<Part>, Unrouted> {
+        let Records { records, count, stamp, .. } = &whole;
+        let mut places = Vec::with_capacity(*count as usize);
         let mut last = 0;
-        for span in Walk::new(&records) {
+        for span in Walk::new(records) {
             // The edge has walked them; whatever does not walk has no key to be placed by.
             let span = span.map_err(|_| Unrouted::NoActiveRange)?;
             last = match span.key {
@@ -103,7 +108,7 @@ impl<'a> Grouping<'a> {
             places.push((last, span.start..span.end));
         }
         if let [slot] = &self.slots[..] {
-            return Ok(vec![Part { range: slot.range, records, count, crc }]);
+            return Ok(vec![Part { range: slot.range, records: whole }]);
         }
         let mut bodies: Vec<BytesMut> =
             self.slots.iter().map(|slot| BytesMut::with_capacity(slot.bytes)).collect();
@@ -112,7 +117,8 @@ impl<'a> Grouping<'a> {
         }
         let part = |(slot, body): (&Slot, BytesMut)| {
             let crc = crc32fast::hash(&body);
-            Part { range: slot.range, records: body.freeze(), count: slot.count, crc }
+            let records = Records { records: body.freeze(), count: slot.count, crc, stamp: *stamp };
+            Part { range: slot.range, records }
         };
         Ok(self.slots.iter().zip(bodies).map(part).collect())
     }
@@ -126,14 +132,21 @@ impl<'a> Grouping<'a> {
         self.slot(position)
     }
 
-    /// All keyless records of a request go to one range, the next request's to the range after it.
+    /// All keyless records of a request go to one range, the next request's to the range after it; of requests that may
+    /// be repeated, to wherever its stamp says.
     fn keyless(&mut self) -> Result<usize, Unrouted> {
         if let Some(slot) = self.keyless {
             return Ok(slot);
         }
-        let at = self.turn % self.metadata.keyspace.size();
-        let slot = self.slot(Position(u32::try_from(at).expect("a keyspace has at most 2^32 positions")))?;
-        self.turn = self.slots[slot].span.end();
+        let slot = if let Some(stamp) = self.stamp {
+            self.slot(stamp.keyless_position(self.metadata.keyspace))?
+        } else {
+            let at = self.turn % self.metadata.keyspace.size();
+            let at = Position(u32::try_from(at).expect("a keyspace has at most 2^32 positions"));
+            let slot = self.slot(at)?;
+            self.turn = self.slots[slot].span.end();
+            slot
+        };
         self.keyless = Some(slot);
         Ok(slot)
     }

@@ -121,6 +121,18 @@ pub enum Bug {
     GoneUnderway,
     /// Between nodes: while the ring changes, topics are removed before they were copied.
     RemoveUncopied,
+    /// Repetitions: whoever begins a segment takes it that no producer was ever heard of.
+    ForgetProducers,
+    /// Repetitions: a range that came from a split or merge knows nothing of what its ancestors have.
+    ForgetParents,
+    /// Repetitions: what is beyond what is remembered is taken for new.
+    AcceptForgotten,
+    /// Repetitions: one is acknowledged before what it repeats is stored.
+    EchoEarly,
+    /// Repetitions: what was in flight when a segment ended short of it counts as stored.
+    KeepUnstored,
+    /// Repetitions: records without a key go wherever it is their turn, each time anew.
+    KeylessByTurn,
     /// Upkeep: copies of a segment that is to expire are removed before the metadata has forgotten it.
     RemoveFirst,
     /// Upkeep: a topic whose policy is not defined is taken for one without a policy.
@@ -131,7 +143,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 54] = [
+    pub const ALL: [Self; 60] = [
         Self::AckEarly,
         Self::ReadUncommitted,
         Self::ResumeSegment,
@@ -183,6 +195,12 @@ impl Bug {
         Self::DeleteBeforeCommit,
         Self::GoneUnderway,
         Self::RemoveUncopied,
+        Self::ForgetProducers,
+        Self::ForgetParents,
+        Self::AcceptForgotten,
+        Self::EchoEarly,
+        Self::KeepUnstored,
+        Self::KeylessByTurn,
         Self::RemoveFirst,
         Self::ExpireUnresolved,
         Self::SweepAtFirstSight,

@@ -64,6 +64,15 @@ pub enum Error {
     /// The records of one range are more than one node sends another at a time; nothing was stored.
     #[error("too large to be sent to another node")]
     TooLarge,
+    /// Nobody remembers whether an earlier request with its stamp was stored; this one was not.
+    #[error("its producer is not remembered far enough back")]
+    Forgotten,
+    /// Its producer has begun a later life; nothing was stored.
+    #[error("its producer has begun a later life")]
+    Fenced,
+    /// A part may be stored, and of the rest nobody remembers whether it was earlier.
+    #[error("its producer is not remembered far enough back for all of its parts")]
+    OutOfWindow,
 }
 
 impl Error {
@@ -82,6 +91,9 @@ impl Error {
             Self::Unanswered => Reason::Timeout,
             Self::NoQuorum => Reason::NoQuorum,
             Self::TooLarge => Reason::FrameTooLarge,
+            Self::Forgotten => Reason::ProducerForgotten,
+            Self::Fenced => Reason::ProducerFenced,
+            Self::OutOfWindow => Reason::OutOfWindow,
         }
     }
 
@@ -90,6 +102,7 @@ impl Error {
         match self {
             Self::Overloaded | Self::TooLarge => Self::Storage,
             Self::Unroutable => Self::Sealed,
+            Self::Forgotten | Self::Fenced => Self::OutOfWindow,
             // With a topic go all its records.
             Self::Denied
             | Self::NoSuchTopic
@@ -98,7 +111,8 @@ impl Error {
             | Self::Migrating
             | Self::Sealed
             | Self::Unanswered
-            | Self::NoQuorum => self,
+            | Self::NoQuorum
+            | Self::OutOfWindow => self,
         }
     }
 }
@@ -257,13 +271,13 @@ impl Node {
             return Err(Error::Denied);
         }
         let topic = self.topic(&name).ok_or(Error::NoSuchTopic)?;
-        let Produce { records, count, crc, .. } = request;
+        let Produce { records, count, crc, stamp, .. } = request;
         if count == 0 {
             self.core.reply(id, Reply::Stored(0));
             return Ok(());
         }
         let bytes = records.len();
-        let parts = self.place_records(topic, Records { records, count, crc })?;
+        let parts = self.place_records(topic, Records { records, count, crc, stamp })?;
         self.load.admit(bytes)?;
         let asker = Asker::Client(id);
         self.load.part(asker, count, parts.len());
@@ -274,15 +288,16 @@ impl Node {
     }
 
     fn append_part(&mut self, asker: Asker, part: Part) {
-        let Part { range, records, count, crc } = part;
+        let Part { range, records } = part;
+        let request = Waiting { asker, records };
         if self.goes_by_outlet(range) || self.primary_of(range) != Primary::Here {
-            return self.send_out(range, Waiting { asker, records: Records { records, count, crc } });
+            return self.send_out(range, request);
         }
         self.know_range(range);
         if self.plant_held(range) {
-            return self.produced(asker, records.len(), Err(Error::Storage));
+            return self.produced(asker, request.bytes(), Err(Error::Storage));
         }
-        self.append_to(range, Waiting { asker, records: Records { records, count, crc } });
+        self.append_to(range, request);
     }
 
     /// Places a request again that waits for a range which takes no more records.
@@ -333,7 +348,7 @@ impl Node {
     }
 
     fn accept_part(&mut self, node: NodeId, call: CallId, append: Append) -> Result<(), Refusal> {
-        let Append { range, count, crc, records } = append;
+        let Append { range, count, crc, records, stamp } = append;
         if !self.serves() {
             return Err(Refusal::NotPrimary { hint: None });
         }
@@ -356,7 +371,7 @@ impl Node {
         self.load.admit(records.len()).map_err(|_| Refusal::Overloaded)?;
         self.know_range(range);
         let asker = Asker::Peer { node, call };
-        self.append_to(range, Waiting { asker, records: Records { records, count, crc } });
+        self.append_to(range, Waiting { asker, records: Records { records, count, crc, stamp } });
         Ok(())
     }
 }
@@ -368,12 +383,16 @@ fn told(result: Result<u32, Error>) -> AppendReply {
         Err(Error::Storage) => return AppendReply::Unknown(Doubt::Storage),
         Err(Error::Unanswered | Error::NoQuorum) => return AppendReply::Unknown(Doubt::Timeout),
         // Only a request of several parts ends so, and what was asked for another node is one.
-        Err(Error::Denied | Error::Sealed) => return AppendReply::Unknown(Doubt::Storage),
+        Err(Error::Denied | Error::Sealed | Error::OutOfWindow) => {
+            return AppendReply::Unknown(Doubt::Storage);
+        }
         Err(Error::NoSuchTopic) => Refusal::NoSuchTopic,
         Err(Error::Unroutable) => Refusal::Sealed,
         Err(Error::Overloaded) => Refusal::Overloaded,
         Err(Error::TooLarge) => Refusal::Unroutable,
         Err(Error::Unavailable | Error::Migrating) => Refusal::Unavailable,
+        Err(Error::Forgotten) => Refusal::Forgotten,
+        Err(Error::Fenced) => Refusal::Fenced,
     };
     AppendReply::NotStored(refusal)
 }

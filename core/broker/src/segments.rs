@@ -22,7 +22,7 @@ use bytes::Bytes;
 use metadata::vnode::RangeState;
 use storage::format::batch::{Batch, Flags, Header, Producer, Seed};
 use storage::store;
-use types::{Epoch, Instant, Offset, RangeId, SegmentId, WallTime};
+use types::{Epoch, Instant, Offset, RangeId, SegmentId, Stamp, WallTime};
 
 use crate::action::{Cause, Notice};
 use crate::ending::{Ending, Step};
@@ -32,6 +32,7 @@ use crate::node::{Node, Owner};
 use crate::place::Records;
 use crate::planted::Bug;
 use crate::produce::{self, Asker};
+use crate::producers::{Judged, Producers};
 
 /// Epoch a registration gives.
 pub(crate) const EPOCH_FIRST: Epoch = Epoch(1);
@@ -55,6 +56,8 @@ pub(crate) struct Range {
     pub(crate) appended_at: WallTime,
     /// Since when requests wait for the range's parents to end.
     pub(crate) paused_at: Option<Instant>,
+    /// What is remembered of producers that repeat themselves.
+    pub(crate) producers: Box<Producers>,
 }
 
 /// Where a range's active segment stands.
@@ -110,24 +113,27 @@ pub(crate) struct InFlight {
     pub(crate) at: Instant,
     /// What it brings, where it may turn out that it was not stored.
     pub(crate) records: Option<Records>,
+    /// Who has asked for the same again.
+    pub(crate) echoes: Vec<Waiting>,
 }
 
 /// One produce that has no segment yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) asker: Asker,
     pub(crate) records: Records,
 }
 
 impl Waiting {
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.records.records.len()
     }
 }
 
 impl Range {
     pub(crate) fn new(topic: Bytes, state: State, appended_at: WallTime) -> Self {
-        Self { topic, state, crew: None, waiting: VecDeque::new(), appended_at, paused_at: None }
+        let (waiting, producers) = (VecDeque::new(), Box::default());
+        Self { topic, state, crew: None, waiting, appended_at, paused_at: None, producers }
     }
 
     /// Whether this node is at something that its records go to, or wait for.
@@ -366,6 +372,7 @@ impl Node {
             in_flight: VecDeque::new(),
         });
         let paused = range.paused_at.take().map(|since| now.since(since));
+        self.resume_producers(id, segment, base);
         self.core.notice(Notice::SegmentOpened { segment, base, paused });
         self.append_waiting(id);
         // It may have been split while its segment was being made.
@@ -382,15 +389,34 @@ impl Node {
             return;
         }
         self.produced(append.asker, append.bytes, result);
+        for echo in &append.echoes {
+            self.produced(echo.asker, echo.bytes(), result.map(|_| echo.records.count));
+        }
         self.plant_after_answer(id, append, result);
     }
 
+    /// Appends what waits. What goes on waiting, for what is not known of its producer yet, keeps its place.
     pub(crate) fn append_waiting(&mut self, id: RangeId) {
-        while let Some(range) = self.ranges.get_mut(&id)
+        let Some(range) = self.ranges.get_mut(&id) else { return };
+        let mut kept = VecDeque::new();
+        let mut left = range.waiting.len();
+        while left > 0
+            && let Some(range) = self.ranges.get_mut(&id)
             && let State::Open(_) = range.state
             && let Some(next) = range.waiting.pop_front()
         {
+            left -= 1;
+            let before = range.waiting.len();
             self.append(id, next);
+            if let Some(range) = self.ranges.get_mut(&id)
+                && range.waiting.len() > before
+            {
+                kept.extend(range.waiting.pop_back());
+            }
+        }
+        if let Some(range) = self.ranges.get_mut(&id) {
+            kept.append(&mut range.waiting);
+            range.waiting = kept;
         }
     }
 
@@ -422,15 +448,23 @@ impl Node {
     fn append(&mut self, id: RangeId, request: Waiting) {
         let (wall, now) = (self.core.wall, self.core.now);
         let roll_at = self.core.config.segment_bytes;
+        let stamp = request.records.stamp;
+        let judged = match stamp {
+            Some(stamp) => self.judge_producer(id, stamp, request),
+            None => Judged::Append(request, None),
+        };
+        let Judged::Append(request, rest) = judged else { return };
         let Some(range) = self.ranges.get_mut(&id) else { return };
         let State::Open(open) = &mut range.state else { return };
         let crew = range.crew.as_deref_mut();
         if let Some(error) = crew.as_deref().and_then(|crew| crew.refuses(request.bytes())) {
             return self.produced(request.asker, request.bytes(), Err(error));
         }
-        range.appended_at = range.appended_at.max(wall);
+        let born = stamp.map(|stamp| stamp.born).unwrap_or_default();
+        range.appended_at = range.appended_at.max(wall).max(born);
         let kept = crew.is_some().then(|| request.records.clone());
-        let Records { records, count, crc } = request.records;
+        let (asked, asked_bytes) = (request.records.count, request.bytes());
+        let Records { records, count, crc, .. } = rest.unwrap_or(request.records);
         let len = records.len();
         let header = Header {
             flags: Flags::default(),
@@ -440,7 +474,7 @@ impl Node {
             base_offset: open.appended_end,
             append_time: range.appended_at,
             epoch: EPOCH_FIRST,
-            producer: Producer::default(),
+            producer: stamp.map(written).unwrap_or_default(),
             payload_crc: open.seed.combine(crc, len as u64),
         };
         open.appended_end = header.end_offset();
@@ -448,12 +482,16 @@ impl Node {
         let end = open.appended_end;
         open.in_flight.push_back(InFlight {
             asker: request.asker,
-            count,
-            bytes: len,
+            count: asked,
+            bytes: asked_bytes,
             end,
             at: now,
             records: kept,
+            echoes: Vec::new(),
         });
+        if let Some(stamp) = &stamp {
+            range.producers.took(stamp, open.segment, end, range.appended_at);
+        }
         let (segment, full) = (open.segment, open.bytes >= roll_at);
         let batch = Batch { header, payload: records };
         // The own disk is asked last: it answers whatever it takes to reach the others.
@@ -552,7 +590,10 @@ impl Node {
             }
             match append.records.take() {
                 None => self.append_answered(id, &append, Err(produce::Error::Storage)),
-                Some(records) if goes_on => again.push_back(Waiting { asker: append.asker, records }),
+                Some(records) if goes_on => {
+                    again.push_back(Waiting { asker: append.asker, records });
+                    again.extend(append.echoes);
+                }
                 // Others may have been placed in the ranges that follow before it.
                 Some(_) => self.append_answered(id, &append, Err(produce::Error::Unavailable)),
             }
@@ -591,6 +632,11 @@ impl Node {
             self.core.avoid(self.core.config.node);
         }
     }
+}
+
+/// What a frame says of its producer.
+fn written(stamp: Stamp) -> Producer {
+    Producer { id: stamp.producer.0, epoch: stamp.epoch.0, first_sequence: stamp.first }
 }
 
 /// What a producer is told. Only an append that was refused before it was looked at left nothing behind.

@@ -129,6 +129,9 @@ impl Node {
         // What the store answers later finds no range and is dropped.
         for append in range.into_in_flight() {
             self.produced(append.asker, append.bytes, Err(produce::Error::NoSuchTopic));
+            for echo in append.echoes {
+                self.produced(echo.asker, echo.bytes(), Err(produce::Error::NoSuchTopic));
+            }
         }
     }
 

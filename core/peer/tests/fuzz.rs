@@ -19,7 +19,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use types::{
     ControlPlaneId, Epoch, FenceToken, Generation, GroupName, Incarnation, MemberName, NodeId, Offset,
-    RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq, Term, TopicId, VnodeId, WallTime,
+    ProducerEpoch, ProducerId, RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq, Stamp, Term, TopicId,
+    VnodeId, WallTime,
 };
 
 fn bytes(len_max: usize) -> impl Strategy<Value = Bytes> {
@@ -158,7 +159,9 @@ fn damage_class(number: u64) -> DamageClass {
 }
 
 fn append_reply(which: u8, hint: Option<NodeId>) -> AppendReply {
-    match which % 9 {
+    match which % 11 {
+        9 => AppendReply::NotStored(Refusal::Forgotten),
+        10 => AppendReply::NotStored(Refusal::Fenced),
         0 => AppendReply::Stored { count: u32::from(which) },
         1 => AppendReply::NotStored(Refusal::NotPrimary { hint }),
         2 => AppendReply::NotStored(Refusal::Sealed),
@@ -229,7 +232,12 @@ fn message() -> impl Strategy<Value = Message> {
             Kind::CopyReply => Message::CopyReply(copy_reply(many, index.0, offset, (long, short))),
             Kind::Append => {
                 let count = 1 + u32::from(many);
-                Message::Append(Append { range: segment(a, b).range, count, crc: b as u32, records: long })
+                let (producer, epoch) = (ProducerId(a.max(1)), ProducerEpoch(count));
+                let (first, born) = (u32::from(many), WallTime(b.max(1)));
+                let stamp = Stamp { producer, epoch, first, settled: first / 2, born };
+                let stamp = (b % 3 > 0 && stamp.fits(count)).then_some(stamp);
+                let range = segment(a, b).range;
+                Message::Append(Append { range, count, crc: b as u32, records: long, stamp })
             }
             Kind::AppendReply => Message::AppendReply(append_reply(many, hint)),
             Kind::Watch => {

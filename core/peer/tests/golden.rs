@@ -17,7 +17,8 @@ use peer::message::{
 use peer::{Message, Rope};
 use types::{
     ControlPlaneId, Epoch, FenceToken, Generation, GroupName, Incarnation, MemberName, NodeId, Offset,
-    RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq, Term, TopicId, VnodeId, WallTime,
+    ProducerEpoch, ProducerId, RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq, Stamp, Term, TopicId,
+    VnodeId, WallTime,
 };
 
 fn b(text: &'static str) -> Bytes {
@@ -218,6 +219,11 @@ fn of_copies() -> Vec<(Message, String)> {
     all
 }
 
+const STAMP: Stamp =
+    Stamp { producer: ProducerId(9), epoch: ProducerEpoch(1), first: 7, settled: 6, born: WallTime(5) };
+/// What follows the producer.
+const STAMP_REST: &str = "0000000100000007000000060000000000000005";
+
 fn of_parts() -> Vec<(Message, String)> {
     let segment = SegmentId { range: RANGE, seq: SegmentSeq(3) };
     let hint = Some(NodeId(5));
@@ -225,8 +231,12 @@ fn of_parts() -> Vec<(Message, String)> {
     let unknown = |doubt| Message::AppendReply(AppendReply::Unknown(doubt));
     vec![
         (
-            Message::Append(Append { range: RANGE, count: 2, crc: 3, records: b("rec") }),
-            format!("{RANGE_HEX}000000020000000300000003726563"),
+            Message::Append(Append { range: RANGE, count: 2, crc: 3, records: b("rec"), stamp: None }),
+            format!("{RANGE_HEX}00000002000000030000000372656300"),
+        ),
+        (
+            Message::Append(Append { range: RANGE, count: 2, crc: 3, records: b("rec"), stamp: Some(STAMP) }),
+            format!("{RANGE_HEX}00000002000000030000000372656301{}{STAMP_REST}", n(9)),
         ),
         (Message::AppendReply(AppendReply::Stored { count: 2 }), "0000000002".to_owned()),
         (not_stored(Refusal::NotPrimary { hint }), format!("0100{NODE}")),
@@ -235,6 +245,8 @@ fn of_parts() -> Vec<(Message, String)> {
         (not_stored(Refusal::Unroutable), "0103".to_owned()),
         (not_stored(Refusal::Overloaded), "0104".to_owned()),
         (not_stored(Refusal::Unavailable), "0105".to_owned()),
+        (not_stored(Refusal::Forgotten), "0106".to_owned()),
+        (not_stored(Refusal::Fenced), "0107".to_owned()),
         (unknown(Doubt::Storage), "0200".to_owned()),
         (unknown(Doubt::Timeout), "0201".to_owned()),
         (

@@ -11,6 +11,7 @@ pub mod ids;
 pub mod keyspace;
 pub mod limits;
 pub mod offset;
+pub mod producer;
 pub mod quorum;
 pub mod record;
 pub mod ring;
@@ -23,5 +24,6 @@ pub use ids::{
 };
 pub use keyspace::{KeySpan, Keyspace, Position};
 pub use offset::Offset;
+pub use producer::{ProducerEpoch, ProducerId, Stamp};
 pub use ring::{Ring, RingArc};
 pub use time::{Instant, WallTime};

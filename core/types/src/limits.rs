@@ -186,6 +186,25 @@ pub const PRODUCES_IN_FLIGHT_MAX: usize = 65_536;
 /// Body bytes of produce requests waiting for their sync, per node; more is `overloaded`.
 pub const PRODUCE_BYTES_IN_FLIGHT_MAX: usize = 256 * 1024 * 1024;
 
+/// Producers of one range that are remembered; those heard of longest ago go first.
+pub const PRODUCERS_PER_RANGE_MAX: usize = 4096;
+/// Requests remembered of one of them. A producer has no more under way.
+pub const PRODUCER_REQUESTS_MAX: usize = 256;
+/// Requests remembered of all producers of one range.
+pub const PRODUCER_REQUESTS_PER_RANGE_MAX: usize = 65_536;
+/// The same for all ranges of a node, about 48 bytes each.
+pub const PRODUCER_REQUESTS_PER_NODE_MAX: usize = 2_000_000;
+/// A producer that is silent for longer is forgotten, milliseconds.
+pub const PRODUCER_IDLE_MS: u64 = 15 * 60 * 1000;
+/// A request may have been born so much later than it is here, milliseconds: clocks differ.
+pub const PRODUCER_AHEAD_MS: u64 = 60_000;
+/// Bytes of earlier frames read for what they say of producers, for one range that begins a segment.
+pub const PRODUCER_READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Reads for that.
+pub const PRODUCER_READS_MAX: u32 = 1024;
+/// Bytes of one of them, about.
+pub const PRODUCER_PIECE_BYTES: u64 = 512 * 1024;
+
 /// Questions of one other node about copies that are here, on their way at one time; one more is `overloaded`.
 pub const COPY_CALLS_PER_NODE_MAX: usize = 16_384;
 /// Bytes of batches among them.
@@ -295,5 +314,8 @@ const _: () =
 const _: () = assert!(PEER_MESSAGE_BYTES_MAX < PEER_QUEUE_BYTES_MAX, "a queue has room for one message");
 const _: () = assert!(COPY_FRAME_BYTES_MAX + 4096 < PEER_MESSAGE_BYTES_MAX, "a batch fits a message");
 const _: () = assert!(COPY_READ_BYTES_MAX < COPY_FRAME_BYTES_MAX);
+const _: () = assert!(PRODUCER_PIECE_BYTES < COPY_BULK_READ_BYTES_MAX as u64, "a piece is one read, mostly");
+const _: () = assert!(PRODUCER_REQUESTS_MAX < PRODUCER_REQUESTS_PER_RANGE_MAX);
+const _: () = assert!(PRODUCER_REQUESTS_PER_RANGE_MAX < PRODUCER_REQUESTS_PER_NODE_MAX);
 const _: () = assert!(PEER_PING_MS < PEER_SILENCE_MS, "a peer is asked before it is given up");
 const _: () = assert!(MEMBER_NEWS_BYTES_MAX < MEMBER_PACKET_BYTES_MAX);

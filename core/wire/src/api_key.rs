@@ -83,11 +83,15 @@ pub enum ApiKey {
     ListSegments = 57,
     /// Why something does or does not move.
     Explain = 58,
+    /// Gives a producer its name and the time.
+    NewProducer = 59,
+    /// Appends records unless they were appended already.
+    ProduceOnce = 60,
 }
 
 impl ApiKey {
     /// Every operation, by number.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 41] = [
         Self::Auth,
         Self::CreateTopic,
         Self::Produce,
@@ -127,6 +131,8 @@ impl ApiKey {
         Self::Reshard,
         Self::ListSegments,
         Self::Explain,
+        Self::NewProducer,
+        Self::ProduceOnce,
     ];
 
     /// The number on the wire.
@@ -185,6 +191,8 @@ impl ApiKey {
             Self::Reshard => "reshard",
             Self::ListSegments => "list_segments",
             Self::Explain => "explain",
+            Self::NewProducer => "new_producer",
+            Self::ProduceOnce => "produce_once",
         }
     }
 
@@ -207,6 +215,6 @@ mod tests {
             assert_eq!(ApiKey::from_number(number), key);
         }
         let frozen: Vec<u16> = ApiKey::ALL.iter().map(|key| key.number()).collect();
-        assert_eq!(frozen, (0..=16).chain(31..=33).chain(40..=58).collect::<Vec<_>>());
+        assert_eq!(frozen, (0..=16).chain(31..=33).chain(40..=60).collect::<Vec<_>>());
     }
 }

@@ -108,6 +108,8 @@ reasons! {
     OidcAuthDisabled = "oidc_auth_disabled",
     /// Authentication by token is not set up.
     OidcMisconfigured = "oidc_misconfigured",
+    /// A part may be stored, and of the rest nobody remembers whether an earlier request with this stamp was.
+    OutOfWindow = "out_of_window",
     /// The broker is saturated; nothing was stored.
     Overloaded = "overloaded",
     /// The user may not do that.
@@ -116,6 +118,10 @@ reasons! {
     PersistFailed = "persist_failed",
     /// A topic is bound to the storage policy.
     PolicyInUse = "policy_in_use",
+    /// The producer has begun a later life.
+    ProducerFenced = "producer_fenced",
+    /// Nobody remembers far enough back whether an earlier request with this stamp was stored; this one was not.
+    ProducerForgotten = "producer_forgotten",
     /// Too many logins from this address.
     RateLimitExceeded = "rate_limit_exceeded",
     /// The user is over its own allowance; nothing was stored.
@@ -224,6 +230,7 @@ impl Reason {
             | Self::NoSuchPolicy
             | Self::NoSuchTopic
             | Self::NodeNotDrained
+            | Self::OutOfWindow
             | Self::PolicyInUse
             | Self::RateLimitExceeded
             | Self::RateLimited
@@ -256,6 +263,8 @@ impl Reason {
             | Self::OidcAuthDisabled
             | Self::OidcMisconfigured
             | Self::PermissionDenied
+            | Self::ProducerFenced
+            | Self::ProducerForgotten
             | Self::TooManyGroups
             | Self::UnexpectedFrame
             | Self::UnknownApiKey
@@ -280,7 +289,11 @@ impl Reason {
             | Self::Unavailable
             | Self::Unreachable => Effect::Unknown,
             // Met after routing: when the request spans ranges, other ranges may have taken their part.
-            Self::InsufficientDomains | Self::Migrating | Self::NoBrokers | Self::Sealed => Effect::Unknown,
+            Self::InsufficientDomains
+            | Self::Migrating
+            | Self::NoBrokers
+            | Self::OutOfWindow
+            | Self::Sealed => Effect::Unknown,
             // Judged before anything is done; every record is routed before any is appended.
             Self::AccountLocked
             | Self::AlreadyExists
@@ -320,6 +333,8 @@ impl Reason {
             | Self::Overloaded
             | Self::PermissionDenied
             | Self::PolicyInUse
+            | Self::ProducerFenced
+            | Self::ProducerForgotten
             | Self::RateLimitExceeded
             | Self::RateLimited
             | Self::TooManyGroups
@@ -383,10 +398,13 @@ impl Reason {
             | Self::NotBuddies
             | Self::NotLeaseHolder
             | Self::NotOwner
+            | Self::OutOfWindow
             | Self::Overloaded
             | Self::PermissionDenied
             | Self::PersistFailed
             | Self::PolicyInUse
+            | Self::ProducerFenced
+            | Self::ProducerForgotten
             | Self::RateLimited
             | Self::Sealed
             | Self::Storage

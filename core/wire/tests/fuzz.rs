@@ -8,9 +8,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use types::record::{Header, Record};
-use types::{NodeId, VnodeId};
+use types::{NodeId, ProducerEpoch, ProducerId, Stamp, VnodeId, WallTime};
 use wire::request::{
-    Acl, Commit, Depth, Envelope, Fetch, NodeChange, Produce, ProduceBatch, StreamAck, Subject, Subscribe,
+    Acl, Commit, Depth, Envelope, Fetch, NodeChange, Produce, ProduceBatch, ProduceOnce, StreamAck, Subject,
+    Subscribe,
 };
 use wire::response::{
     Batch, BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Grant, GroupInfo,
@@ -136,6 +137,13 @@ fn request() -> impl Strategy<Value = Request> {
             1 => Subject::Node { node: NodeId(y.into()) },
             _ => Subject::Group { topic: a, group: b },
         }),
+        ApiKey::NewProducer => Request::NewProducer { topic: a },
+        ApiKey::ProduceOnce => {
+            let (producer, epoch) = (ProducerId(x.max(1)), ProducerEpoch(m));
+            let (first, born) = (n.min(u32::MAX - batch.count), WallTime(y.max(1)));
+            let stamp = Stamp { producer, epoch, first, settled: first / 2, born };
+            Request::ProduceOnce(ProduceOnce { stamp, batch })
+        }
     })
 }
 
@@ -211,6 +219,10 @@ fn later_response() -> impl Strategy<Value = (ApiKey, Response)> {
         any::<[u64; 2]>()
             .prop_map(|[left, right]| Payload::Split { left, right })
             .prop_map(ok(ApiKey::SplitRange)),
+        any::<[u64; 2]>()
+            .prop_map(|[id, now_ms]| Payload::Producer { id, now_ms })
+            .prop_map(ok(ApiKey::NewProducer)),
+        any::<u32>().prop_map(Payload::Stored).prop_map(ok(ApiKey::ProduceOnce)),
         any::<u64>().prop_map(Payload::Merged).prop_map(ok(ApiKey::MergeRanges)),
         page.prop_map(Payload::Batches).prop_map(ok(ApiKey::FetchBatches)),
         bytes(40).prop_map(Payload::Cursor).prop_map(ok(ApiKey::SeekTime)),
@@ -536,7 +548,10 @@ proptest! {
         let mut payload = encode_request(&request, 7)[10..].to_vec();
         payload.push(byte);
         // Packed records have no end of their own.
-        let packed = matches!(&request, Request::ProduceBatch(batch) if batch.flags != 0);
+        let packed = matches!(
+            &request,
+            Request::ProduceBatch(batch) | Request::ProduceOnce(ProduceOnce { batch, .. }) if batch.flags != 0
+        );
         let ignored = matches!(request, Request::ListUsers | Request::ListUsersV2 | Request::MtlsAuth);
         prop_assert_eq!(Request::decode(request.api_key(), payload.into()).is_ok(), ignored || packed);
     }

@@ -1,4 +1,4 @@
-//! The published vectors, G1 to G30, and those of the later operations, H1 to H52, in both directions: the bytes decode to these messages, and these
+//! The published vectors, G1 to G30, and those of the later operations, H1 to H55, in both directions: the bytes decode to these messages, and these
 //! messages encode to the bytes. `golden.txt` holds one vector a line.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
@@ -7,9 +7,10 @@ extern crate malachi_wire as wire;
 
 use bytes::{Buf, Bytes, BytesMut};
 use types::record::{Header, Record};
-use types::{NodeId, VnodeId};
+use types::{NodeId, ProducerEpoch, ProducerId, Stamp, VnodeId, WallTime};
 use wire::request::{
-    Acl, Commit, Depth, Envelope, Fetch, NodeChange, Produce, ProduceBatch, StreamAck, Subject, Subscribe,
+    Acl, Commit, Depth, Envelope, Fetch, NodeChange, Produce, ProduceBatch, ProduceOnce, StreamAck, Subject,
+    Subscribe,
 };
 use wire::response::{
     Batch, BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Grant, GroupInfo,
@@ -329,6 +330,22 @@ fn requests_and_responses_about_what_does_not_move() {
     check_response("H52", 23, ApiKey::Explain, Response::Ok(Payload::Explanation(Box::new(moves))));
 }
 
+#[test]
+fn requests_and_responses_of_producers_that_repeat_themselves() {
+    check_request("H53", 24, Request::NewProducer { topic: s("orders") });
+    let answer = Payload::Producer { id: 0xabcd, now_ms: 1_700_000_000_000 };
+    check_response("H54", 24, ApiKey::NewProducer, Response::Ok(answer));
+    let stamp = Stamp {
+        producer: ProducerId(0xabcd),
+        epoch: ProducerEpoch(2),
+        first: 7,
+        settled: 5,
+        born: WallTime(1_700_000_000_001),
+    };
+    let batch = ProduceBatch::of(Produce::of(b"orders", &[keyless()]));
+    check_request("H55", 25, Request::ProduceOnce(ProduceOnce { stamp, batch }));
+}
+
 const ONE: NodeId = NodeId(0x11);
 const TWO: NodeId = NodeId(0x22);
 
@@ -437,7 +454,7 @@ fn every_vector_is_checked_above() {
     let checked = include_str!("golden.rs");
     let names: Vec<&str> =
         include_str!("golden.txt").lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(names.len(), 82);
+    assert_eq!(names.len(), 85);
     for name in names {
         assert!(checked.contains(&format!("\"{name}\"")), "{name}");
     }

@@ -166,6 +166,7 @@ impl Change {
             Request::Users(users) => Self::of_users(users),
             Request::Cluster(request) => Self::of_cluster(request),
             Request::Produce(_)
+            | Request::NewProducer { .. }
             | Request::Fetch(_)
             | Request::Commit(_)
             | Request::LeaveGroup(_)

@@ -13,10 +13,10 @@ pub(super) fn request(request: wire::Request) -> Result<Request, Reason> {
         R::CreateTopic { topic, keyspace_bits } => Request::CreateTopic { topic, keyspace_bits },
         R::Produce(wire::request::Produce { topic, records, count }) => {
             let crc = checksum(&records);
-            Request::Produce(broker::Produce { topic, records, count, crc })
+            Request::Produce(broker::Produce { topic, records, count, crc, stamp: None })
         }
         R::ProduceBatch(wire::request::ProduceBatch { topic, crc, records, count, .. }) => {
-            Request::Produce(broker::Produce { topic, records, count, crc })
+            Request::Produce(broker::Produce { topic, records, count, crc, stamp: None })
         }
         R::Fetch(fetch) => of_fetch(fetch, Form::Records),
         R::FetchBatches(fetch) => of_fetch(fetch, Form::Batches),
@@ -58,6 +58,7 @@ pub(super) fn response(reply: Reply, batches: bool) -> Response {
     Response::Ok(match reply {
         Reply::Created | Reply::Committed | Reply::Left | Reply::Done => Payload::Empty,
         Reply::Stored(count) => Payload::Stored(count),
+        Reply::Producer { id, now } => Payload::Producer { id: id.0, now_ms: now.0 },
         Reply::Fetched(fetched) if batches => Payload::Batches(batch_page(fetched)),
         Reply::Fetched(fetched) => Payload::Page(page(fetched)),
         Reply::Topics(topics, more) => {

@@ -412,5 +412,5 @@ fn one_record(topic: &str) -> Produce {
     Record { key: None, value, timestamp: 0, headers: Vec::new() }.encode(&mut records);
     let records = records.freeze();
     let crc = crc32fast::hash(&records);
-    Produce { topic: Some(bytes(topic)), records, count: 1, crc }
+    Produce { topic: Some(bytes(topic)), records, count: 1, crc, stamp: None }
 }

@@ -74,7 +74,8 @@ impl World {
         }
         let records = records.freeze();
         let crc = crc32fast::hash(&records);
-        let id = self.send(Request::Produce(Produce { topic: name(topic), records, count, crc }))?;
+        let id =
+            self.send(Request::Produce(Produce { topic: name(topic), records, count, crc, stamp: None }))?;
         self.readers.waiting.insert(id);
         let answered: Vec<RequestId> = self.readers.waiting.iter().copied().collect();
         for id in answered {

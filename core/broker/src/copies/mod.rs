@@ -256,6 +256,7 @@ impl Node {
             Owner::Seek { id, segment } => self.seek_answered(holder, id, segment, answer),
             Owner::Heal { step, .. } => self.heal_answered(step, answer),
             Owner::Look { number, spot } => self.look_answered(holder, number, spot, answer),
+            Owner::Producers { range, turn } => self.read_back_answered(holder, range, turn, answer),
             Owner::Follow { segment, follower, round, .. } => self.followed(segment, follower, round, answer),
             Owner::Append { .. }
             | Owner::FollowRead { .. }

@@ -9,7 +9,7 @@ use metadata::vnode::SealSegment;
 use replication::sealing::{Answer, Ask, Filled, Sealing, Verdict};
 use replication::standing::{Health, Standing};
 use storage::store::{self, Extent, FailReason, State};
-use types::{Epoch, Instant, NodeId, Offset, SegmentId};
+use types::{Epoch, Instant, NodeId, Offset, SegmentId, WallTime};
 
 use super::fill::{Fill, Purpose};
 use super::{Notice, SEALS_MAX, What};
@@ -39,6 +39,8 @@ pub(super) struct Job {
     patient_until: Option<Instant>,
     /// The seal that is on its way to the tables.
     recording: Option<Verdict>,
+    /// When the last record of any copy was appended, as far as they have said: the seal is not earlier.
+    last_append: WallTime,
     /// Where the copy ends that reaches least far; for a bug only.
     shortest: Option<(Offset, u64)>,
 }
@@ -101,7 +103,8 @@ impl Node {
         let asks = sealing.begin();
         let number = self.healing.number();
         let patient_until = Some(self.core.now.plus(ALL_WITHIN));
-        let job = Job { number, sealing, cause, tries, patient_until, recording: None, shortest: None };
+        let (recording, shortest, last_append) = (None, None, WallTime::default());
+        let job = Job { number, sealing, cause, tries, patient_until, recording, last_append, shortest };
         self.healing.seals.insert(segment, job);
         self.do_for_seal(segment, asks);
     }
@@ -162,6 +165,9 @@ impl Node {
         let Some(job) = self.healing.seals.get_mut(&segment).filter(|job| job.number == number) else {
             return;
         };
+        if let CopyAnswer::Store(store::Reply::Fenced(extent)) = &answer {
+            job.last_append = job.last_append.max(extent.last_append.unwrap_or_default());
+        }
         let answer = answer_of(answer);
         let answer = if counts_nothing { planted_nothing(base, answer) } else { answer };
         if let (Answer::Fenced(standing), true) = (answer, seals_short) {
@@ -195,7 +201,9 @@ impl Node {
         let (end, byte_size) = job.shortest.unwrap_or((verdict.end, verdict.bytes));
         let length = end.since(start);
         job.recording = Some(verdict);
-        self.core.end_segment(SealSegment { segment, length, byte_size, sealed_at: self.core.wall });
+        // The clock that its records were stamped by may be ahead of this one; what follows them is to be later.
+        let sealed_at = self.core.wall.max(job.last_append);
+        self.core.end_segment(SealSegment { segment, length, byte_size, sealed_at });
     }
 
     /// The tables took the end of a segment, or did not.

@@ -73,7 +73,8 @@ impl World {
         let count = u32::try_from(keys.len()).unwrap();
         let records = out.freeze();
         let crc = crc32fast::hash(&records);
-        let reply = self.bench.ask(Request::Produce(Produce { topic: name("t"), records, count, crc }));
+        let reply =
+            self.bench.ask(Request::Produce(Produce { topic: name("t"), records, count, crc, stamp: None }));
         assert_eq!(reply, Reply::Stored(count));
     }
 

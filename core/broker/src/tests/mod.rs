@@ -11,6 +11,7 @@ mod history;
 mod left_behind;
 mod life;
 mod members;
+mod once;
 mod orphans;
 mod produce;
 mod ranges;
@@ -334,6 +335,7 @@ fn produce(topic: &'static str, values: &[&str]) -> Request {
         records,
         count: u32::try_from(values.len()).unwrap(),
         crc,
+        stamp: None,
     })
 }
 
@@ -347,7 +349,7 @@ fn produce_keyed(topic: &'static str, records: &[(&str, &str)]) -> Request {
     let count = u32::try_from(records.len()).unwrap();
     let records = out.freeze();
     let crc = crc32fast::hash(&records);
-    Request::Produce(Produce { topic: name(topic), records, count, crc })
+    Request::Produce(Produce { topic: name(topic), records, count, crc, stamp: None })
 }
 
 fn split(range: u64) -> Request {

@@ -47,7 +47,7 @@ fn stored(requests: &[Vec<Record>], segment_bytes: u64, restarted: bool) -> Benc
     for request in requests {
         let (records, count) = (encode(request), u32::try_from(request.len()).unwrap());
         let crc = crc32fast::hash(&records);
-        let produce = Request::Produce(Produce { topic: name("t"), records, count, crc });
+        let produce = Request::Produce(Produce { topic: name("t"), records, count, crc, stamp: None });
         assert_eq!(bench.ask(produce), Reply::Stored(count));
     }
     if restarted {

@@ -3,9 +3,10 @@
 //! Owns these words and their bytes. Records are opaque here.
 //!
 //! ```text
-//! append       = range count:u32 crc:u32 records:blob
+//! append       = range count:u32 crc:u32 records:blob stamp:opt<stamp>
+//! stamp        = producer:u64 epoch:u32 first:u32 settled:u32 born:u64
 //! append_reply = 0 count:u32 | 1 refusal | 2 doubt:u8
-//! refusal      = 0 hint:opt<u128> | 1 | 2 | 3 | 4 | 5
+//! refusal      = 0 hint:opt<u128> | 1 | 2 | 3 | 4 | 5 | 6 | 7
 //! watch        = segment known:u64 wait_ms:u32
 //! watch_reply  = 0 end:u64 | 1 | 2 hint:opt<u128> | 3
 //! range        = topic:u128 seq:u64
@@ -13,7 +14,7 @@
 
 use bytes::{BufMut, Bytes};
 use types::codec::{Error as Bad, Reader, Writer};
-use types::{NodeId, Offset, RangeId, SegmentId};
+use types::{NodeId, Offset, ProducerEpoch, ProducerId, RangeId, SegmentId, Stamp, WallTime};
 
 use super::copy::{offset, put_range, put_segment, range, segment};
 use crate::hello::{opt_u128, put_opt_u128};
@@ -30,6 +31,8 @@ pub struct Append {
     pub crc: u32,
     /// In wire encoding, back to back.
     pub records: Bytes,
+    /// Which request of which producer it is a part of, if that repeats itself; possible for so many records.
+    pub stamp: Option<Stamp>,
 }
 
 /// What became of them.
@@ -64,6 +67,10 @@ pub enum Refusal {
     Overloaded,
     /// No segment could be opened.
     Unavailable,
+    /// Its producer is not remembered far enough back.
+    Forgotten,
+    /// Its producer has begun a later life.
+    Fenced,
 }
 
 /// Why nobody knows.
@@ -118,6 +125,15 @@ impl Append {
         fields.put_u32(self.crc);
         fields.put_count(self.records.len());
         out.link(self.records.clone());
+        let fields = out.fields();
+        fields.put_bool(self.stamp.is_some());
+        if let Some(Stamp { producer, epoch, first, settled, born }) = self.stamp {
+            fields.put_u64(producer.0);
+            fields.put_u32(epoch.0);
+            fields.put_u32(first);
+            fields.put_u32(settled);
+            fields.put_u64(born.0);
+        }
     }
 
     pub(super) fn read(reader: &mut Reader) -> Result<Self, Bad> {
@@ -126,8 +142,22 @@ impl Append {
         if count == 0 {
             return Err(Bad::Invalid("records of nothing"));
         }
-        Ok(Self { range, count, crc, records })
+        let stamp = if reader.bool()? { Some(stamp(reader)?) } else { None };
+        if stamp.is_some_and(|stamp| !stamp.fits(count)) {
+            return Err(Bad::Invalid("a stamp"));
+        }
+        Ok(Self { range, count, crc, records, stamp })
     }
+}
+
+fn stamp(reader: &mut Reader) -> Result<Stamp, Bad> {
+    Ok(Stamp {
+        producer: ProducerId(reader.u64()?),
+        epoch: ProducerEpoch(reader.u32()?),
+        first: reader.u32()?,
+        settled: reader.u32()?,
+        born: WallTime(reader.u64()?),
+    })
 }
 
 impl AppendReply {
@@ -150,6 +180,8 @@ impl AppendReply {
                     Refusal::Unroutable => fields.put_u8(3),
                     Refusal::Overloaded => fields.put_u8(4),
                     Refusal::Unavailable => fields.put_u8(5),
+                    Refusal::Forgotten => fields.put_u8(6),
+                    Refusal::Fenced => fields.put_u8(7),
                 }
             }
             Self::Unknown(doubt) => {
@@ -172,6 +204,8 @@ impl AppendReply {
                 3 => Refusal::Unroutable,
                 4 => Refusal::Overloaded,
                 5 => Refusal::Unavailable,
+                6 => Refusal::Forgotten,
+                7 => Refusal::Fenced,
                 _ => return Err(Bad::Invalid("a refusal")),
             }),
             2 => Self::Unknown(match reader.u8()? {

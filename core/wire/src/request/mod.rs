@@ -21,7 +21,7 @@ pub use cluster::NodeChange;
 pub(crate) use cluster::{node, opt_node, put_opt_node};
 pub use consume::{Commit, Fetch, StreamAck, Subscribe};
 pub use inspect::{Depth, Subject};
-pub use produce::{Produce, ProduceBatch, checksum};
+pub use produce::{Produce, ProduceBatch, ProduceOnce, checksum};
 
 use crate::frame::PREFIX_BYTES;
 use crate::{ApiKey, Malformed, Str};
@@ -274,6 +274,13 @@ pub enum Request {
     },
     /// Asks why something does or does not move.
     Explain(Subject),
+    /// Asks for a producer's name and the time, to stamp requests with.
+    NewProducer {
+        /// The topic it is going to produce to.
+        topic: Str,
+    },
+    /// Appends records, unless a request with the same stamp has appended them.
+    ProduceOnce(ProduceOnce),
 }
 
 /// A right of a user on the topics a pattern names.
@@ -346,6 +353,8 @@ impl Request {
             Self::Reshard { .. } => ApiKey::Reshard,
             Self::ListSegments { .. } => ApiKey::ListSegments,
             Self::Explain(_) => ApiKey::Explain,
+            Self::NewProducer { .. } => ApiKey::NewProducer,
+            Self::ProduceOnce(_) => ApiKey::ProduceOnce,
         }
     }
 
@@ -415,6 +424,8 @@ impl Request {
                 depth: Depth::decode(r)?,
             },
             ApiKey::Explain => Self::Explain(Subject::decode(r)?),
+            ApiKey::NewProducer => Self::NewProducer { topic: r.opt_blob()? },
+            ApiKey::ProduceOnce => Self::ProduceOnce(ProduceOnce::decode(r)?),
         };
         reader.finish()?;
         Ok(request)
@@ -473,7 +484,9 @@ impl Request {
                 out.put_u64(*from_range);
                 out.put_u32(*max);
             }
-            Self::SealTopic { topic } | Self::DeleteTopic { topic } => put_strings(out, [topic]),
+            Self::SealTopic { topic } | Self::DeleteTopic { topic } | Self::NewProducer { topic } => {
+                put_strings(out, [topic]);
+            }
             Self::SplitRange { topic, range: number } | Self::SeekTime { topic, at_ms: number } => {
                 put_strings(out, [topic]);
                 out.put_u64(*number);
@@ -514,6 +527,7 @@ impl Request {
                 out.put_u8(depth.number());
             }
             Self::Explain(subject) => subject.encode(out),
+            Self::ProduceOnce(once) => once.encode(out),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use types::codec::{Error, Reader, Writer};
-use types::limits;
 use types::record::{Record, Walk};
+use types::{ProducerEpoch, ProducerId, Stamp, WallTime, limits};
 
 use crate::Str;
 
@@ -33,6 +33,16 @@ pub struct ProduceBatch {
     pub records: Bytes,
     /// How many there are.
     pub count: u32,
+}
+
+/// Records for a topic that are stored once, however often the request is sent. Like the checksum, the stamp is judged
+/// by whoever stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProduceOnce {
+    /// Who sends it, and which of its requests it is; possible for so many records.
+    pub stamp: Stamp,
+    /// The rest, `flags` included, as there.
+    pub batch: ProduceBatch,
 }
 
 impl Produce {
@@ -84,6 +94,33 @@ impl ProduceBatch {
         out.put_u32(self.crc);
         out.put_u32(self.count);
         out.extend_from_slice(&self.records);
+    }
+}
+
+impl ProduceOnce {
+    pub(super) fn decode(reader: &mut Reader) -> Result<Self, Error> {
+        let stamp = Stamp {
+            producer: ProducerId(reader.u64()?),
+            epoch: ProducerEpoch(reader.u32()?),
+            first: reader.u32()?,
+            settled: reader.u32()?,
+            born: WallTime(reader.u64()?),
+        };
+        let batch = ProduceBatch::decode(reader)?;
+        if !stamp.fits(batch.count) {
+            return Err(Error::Invalid("a stamp"));
+        }
+        Ok(Self { stamp, batch })
+    }
+
+    pub(super) fn encode(&self, out: &mut BytesMut) {
+        let Stamp { producer, epoch, first, settled, born } = self.stamp;
+        out.put_u64(producer.0);
+        out.put_u32(epoch.0);
+        out.put_u32(first);
+        out.put_u32(settled);
+        out.put_u64(born.0);
+        self.batch.encode(out);
     }
 }
 

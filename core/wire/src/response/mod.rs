@@ -106,6 +106,13 @@ pub enum Payload {
     Segments(SegmentPage),
     /// Why something does or does not move.
     Explanation(Box<Explanation>),
+    /// Who a producer is.
+    Producer {
+        /// Its name; not 0.
+        id: u64,
+        /// What time it is where its requests go, milliseconds since 1970.
+        now_ms: u64,
+    },
 }
 
 /// A response whose payload has not been read yet: what it holds depends on what was asked.
@@ -174,7 +181,8 @@ fn decode_payload(api_key: ApiKey, payload: Bytes) -> Result<Payload, Error> {
         ApiKey::Auth | ApiKey::MtlsAuth | ApiKey::TokenAuth => {
             Payload::Token(r.opt_blob()?.ok_or(Error::Invalid("a null token"))?)
         }
-        ApiKey::Produce | ApiKey::ProduceBatch => Payload::Stored(r.u32()?),
+        ApiKey::Produce | ApiKey::ProduceBatch | ApiKey::ProduceOnce => Payload::Stored(r.u32()?),
+        ApiKey::NewProducer => Payload::Producer { id: r.u64()?, now_ms: r.u64()? },
         ApiKey::ListUsers => Payload::Users(users::decode(r)?),
         ApiKey::ListUsersV2 => Payload::UsersV2(users::decode_v2(r)?),
         ApiKey::ListAcls => Payload::Grants(users::decode_grants(r)?),
@@ -251,6 +259,10 @@ fn encode_payload(payload: &Payload, fields: &mut BytesMut) {
         Payload::Split { left, right } => {
             fields.put_u64(*left);
             fields.put_u64(*right);
+        }
+        Payload::Producer { id, now_ms } => {
+            fields.put_u64(*id);
+            fields.put_u64(*now_ms);
         }
         Payload::Merged(range) => fields.put_u64(*range),
         Payload::Groups(groups) => groups.encode(fields),

@@ -291,7 +291,9 @@ fn handle(request: Request, state: &mut State) -> Response {
         | Request::Subscribe(_)
         | Request::StreamAck(_)
         | Request::ListSegments { .. }
-        | Request::Explain(_) => Response::Error(Reason::UnknownApiKey),
+        | Request::Explain(_)
+        | Request::NewProducer { .. }
+        | Request::ProduceOnce(_) => Response::Error(Reason::UnknownApiKey),
         Request::ClusterStatus { .. }
         | Request::ChangeNode { .. }
         | Request::DescribeRing { .. }

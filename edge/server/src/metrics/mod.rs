@@ -277,6 +277,7 @@ impl Metrics {
             | Reply::Topic(..)
             | Reply::Split { .. }
             | Reply::Merged { .. }
+            | Reply::Producer { .. }
             | Reply::Sought(_)
             | Reply::Groups(..)
             | Reply::Group(_)

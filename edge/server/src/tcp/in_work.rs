@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn produce() -> Request {
-        Request::Produce(Produce { topic: None, records: Bytes::new(), count: 0, crc: 0 })
+        Request::Produce(Produce { topic: None, records: Bytes::new(), count: 0, crc: 0, stamp: None })
     }
 
     fn fetch() -> Request {

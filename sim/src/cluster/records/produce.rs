@@ -105,7 +105,7 @@ impl World {
         let records = encoded.freeze();
         let crc = crc32fast::hash(&records);
         let topic = Some(bytes(&self.records.topics[topic]));
-        let produce = Produce { topic, records, count, crc };
+        let produce = Produce { topic, records, count, crc, stamp: None };
         self.ask_for(id, Asked::Produce { producer: at, request }, 0, Request::Produce(produce))
     }
 

@@ -49,6 +49,8 @@ fn of_message(request: wire::Request, frame_bytes_max: usize) -> Result<Ask, Rea
     match request {
         R::Produce(produce) => Ok(node(records::produce(produce))),
         R::ProduceBatch(batch) => records::produce_batch(batch).map(node),
+        R::ProduceOnce(once) => records::produce_once(once).map(node),
+        R::NewProducer { topic } => Ok(node(Request::NewProducer { topic })),
         R::Fetch(fetch) => Ok(node(records::fetch(fetch, Form::Records))),
         R::FetchBatches(fetch) => Ok(Ask::Node(records::fetch(fetch, Form::Batches), Form::Batches)),
         R::Commit(commit) => Ok(node(records::commit(commit))),
@@ -132,7 +134,8 @@ fn hello(frame_bytes_max: usize) -> Hello {
             | features::ROLES
             | features::USER_ADMIN
             | features::CLUSTER_ADMIN
-            | features::EXPLAIN,
+            | features::EXPLAIN
+            | features::ONCE,
         frame_bytes_max: u32::try_from(frame_bytes_max).unwrap_or(u32::MAX),
         fetch_records_max: limits::FETCH_RECORDS_MAX,
         fetch_wait_ms_max: limits::FETCH_WAIT_MS_MAX,
@@ -145,6 +148,7 @@ pub(super) fn response(reply: Reply, form: Form) -> Option<Response> {
     let payload = match reply {
         Reply::Created | Reply::Committed | Reply::Left | Reply::Done => Payload::Empty,
         Reply::Stored(count) => Payload::Stored(count),
+        Reply::Producer { id, now } => Payload::Producer { id: id.0, now_ms: now.0 },
         Reply::Fetched(fetched) => records::fetched(fetched, form),
         Reply::Topics(topics, more) => topics::topics(topics, more),
         Reply::Topic(summary, ranges, more) => topics::topic(summary, ranges, more),
@@ -193,13 +197,13 @@ mod tests {
 
     #[test]
     fn checks_come_in_the_documented_order() {
-        for topic_operation in [1, 2, 3, 4, 5, 7, 40, 46, 47] {
+        for topic_operation in [1, 2, 3, 4, 5, 7, 40, 46, 47, 59, 60] {
             assert_eq!(ask(topic_operation, b"garbage").unwrap_err(), Reason::MalformedRequest);
         }
         for admin_operation in [8, 9, 10, 14, 15, 16, 32, 51, 52, 53, 54, 55, 56, 57, 58] {
             assert!(matches!(ask(admin_operation, b"garbage"), Ok(Ask::Refuse(Reason::MalformedRequest))));
         }
-        for none in [0, 6, 12, 13, 17, 34, 59, 65535] {
+        for none in [0, 6, 12, 13, 17, 34, 61, 65535] {
             assert_eq!(ask(none, b"garbage").unwrap_err(), Reason::UnknownApiKey, "{none}");
         }
         for list in [11, 33] {
@@ -236,8 +240,17 @@ mod tests {
         assert!(matches!(asked(&good), Ok(Ask::Node(Request::Produce(_), _))));
         let wrong = wire::request::ProduceBatch { crc: good.crc ^ 1, ..good.clone() };
         assert_eq!(asked(&wrong).unwrap_err(), Reason::MalformedRequest);
-        let packed = wire::request::ProduceBatch { flags: 1, ..good };
+        let packed = wire::request::ProduceBatch { flags: 1, ..good.clone() };
         assert_eq!(asked(&packed).unwrap_err(), Reason::Unsupported);
+
+        let (producer, epoch) = (types::ProducerId(1), types::ProducerEpoch(2));
+        let stamp = types::Stamp { producer, epoch, first: 3, settled: 2, born: types::WallTime(4) };
+        let once = |batch| {
+            ask(60, &payload(&wire::Request::ProduceOnce(wire::request::ProduceOnce { stamp, batch })))
+        };
+        let asked = once(good);
+        assert!(matches!(asked, Ok(Ask::Node(Request::Produce(produce), _)) if produce.stamp == Some(stamp)));
+        assert_eq!(once(wrong).unwrap_err(), Reason::MalformedRequest);
     }
 
     #[test]
@@ -246,6 +259,6 @@ mod tests {
         let Ok(Ask::Answer(Response::Ok(Payload::Hello(hello)))) = ask(31, &payload(&hello)) else {
             panic!("answered here")
         };
-        assert_eq!((hello.frame_bytes_max, hello.features), (1024, 0b1111_1111));
+        assert_eq!((hello.frame_bytes_max, hello.features), (1024, 0b10_1111_1111));
     }
 }

@@ -8,11 +8,20 @@ use wire::{BatchPage, Payload, Reason, Str};
 pub(super) fn produce(produce: wire::request::Produce) -> Request {
     let wire::request::Produce { topic, records, count } = produce;
     let crc = checksum(&records);
-    Request::Produce(Produce { topic, records, count, crc })
+    Request::Produce(Produce { topic, records, count, crc, stamp: None })
+}
+
+pub(super) fn produce_once(once: wire::request::ProduceOnce) -> Result<Request, Reason> {
+    let stamp = Some(once.stamp);
+    checked(once.batch).map(|produce| Request::Produce(Produce { stamp, ..produce }))
 }
 
 /// The checksum that came is the one that is stored, once it was found right.
 pub(super) fn produce_batch(batch: wire::request::ProduceBatch) -> Result<Request, Reason> {
+    checked(batch).map(Request::Produce)
+}
+
+fn checked(batch: wire::request::ProduceBatch) -> Result<Produce, Reason> {
     let wire::request::ProduceBatch { topic, flags, crc, records, count } = batch;
     if flags != 0 {
         return Err(Reason::Unsupported);
@@ -20,7 +29,7 @@ pub(super) fn produce_batch(batch: wire::request::ProduceBatch) -> Result<Reques
     if checksum(&records) != crc {
         return Err(Reason::MalformedRequest);
     }
-    Ok(Request::Produce(Produce { topic, records, count, crc }))
+    Ok(Produce { topic, records, count, crc, stamp: None })
 }
 
 pub(super) fn fetch(fetch: wire::request::Fetch, form: Form) -> Request {

@@ -80,7 +80,9 @@ pub(super) fn administers(key: ApiKey) -> bool {
         | ApiKey::FetchBatches
         | ApiKey::SeekTime
         | ApiKey::ListGroups
-        | ApiKey::DescribeGroup => false,
+        | ApiKey::DescribeGroup
+        | ApiKey::NewProducer
+        | ApiKey::ProduceOnce => false,
     }
 }
 
