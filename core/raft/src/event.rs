@@ -74,6 +74,9 @@ pub enum Event {
     Receive(Message),
     /// The connection to a node broke: what was last sent there may be lost.
     Unreachable(NodeId),
+    /// There is no connection to the node of [`crate::Group::followed`]: it is not waited for until the next tick.
+    /// Given before every tick of which that is true.
+    LeaderAway,
     /// Somebody wants `data` in the log.
     Propose {
         /// Echoed in the outcome.

@@ -126,9 +126,9 @@ pub const PEER_CALLS_MAX: usize = 65_536;
 /// From the beginning of a connection between nodes until both sides have proved who they are, milliseconds.
 pub const PEER_HANDSHAKE_MS: u64 = 5_000;
 /// A node that has heard nothing from its peer for so long asks for a sign of life, milliseconds.
-pub const PEER_PING_MS: u64 = 1_000;
+pub const PEER_PING_MS: u64 = 300;
 /// A node that has heard nothing for so long gives the connection up, milliseconds.
-pub const PEER_SILENCE_MS: u64 = 5_000;
+pub const PEER_SILENCE_MS: u64 = 1_500;
 /// Shortest secret that nodes of a cluster may share, bytes.
 pub const PEER_SECRET_BYTES_MIN: usize = 16;
 /// Longest name of a node, and of its build, bytes.

@@ -87,7 +87,7 @@ impl Meta {
     }
 
     /// Whoever proposed a command here hears of it, unless it has to be proposed again.
-    fn answer(&mut self, group: VnodeId, proposed: Proposed, command: &Bytes, reply: Reply) {
+    pub(super) fn answer(&mut self, group: VnodeId, proposed: Proposed, command: &Bytes, reply: Reply) {
         match (proposed.then, reply) {
             (Then::Commit { ids, .. }, Reply::PositionsCommitted(results)) => {
                 self.commits_applied(group, ids, command, results);

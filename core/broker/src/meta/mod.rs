@@ -24,6 +24,7 @@ mod gauges;
 mod home;
 mod origin;
 mod outside;
+mod passed;
 mod proposals;
 mod remote;
 mod replies;
@@ -303,6 +304,8 @@ impl Meta {
         let waits = !self.remote.is_empty() || !self.up.is_empty() || !self.detours.is_empty();
         if (ticks || waits) && self.tick_at <= self.now {
             self.tick_at = self.now.plus(TICK);
+            let (own, up) = (self.node(), &self.up);
+            self.host.miss(|node| node != own && !up.contains(&node));
             self.host.tick();
             self.expire();
             self.ask_around();
@@ -492,6 +495,7 @@ impl Meta {
         if let Err(unusable) = self.make(group, Some(state)) {
             self.decided.push(Decided::Stop(unusable.into()));
         }
+        self.look_for_passed(group);
         self.news.insert(group);
     }
 
@@ -510,6 +514,7 @@ impl Meta {
             let detail = format!("{} at {index}, from another node: {unusable:?}", name_of(group));
             self.decided.push(Decided::Failed { detail });
         }
+        self.look_for_passed(group);
     }
 
     /// The state of this node's replica, and its last entry.

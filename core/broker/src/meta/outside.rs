@@ -221,8 +221,15 @@ impl Meta {
         let is_unknown = matches!(reply, None | Some(ProposeReply::Unknown));
         let reply =
             if is_unknown && self.planted.has(Bug::ResendUnknown) { Some(&nothing_done) } else { reply };
+        let recorded_in = matches!(reply, Some(ProposeReply::Applied { .. }))
+            .then(|| self.remote.asked(ask))
+            .flatten()
+            .map(|(group, _)| group);
         if let Some((key, verdict)) = self.remote.answered(ask, reply, self.now) {
             self.judged(key, verdict);
+        }
+        if let Some(group) = recorded_in {
+            self.look_for_passed(group);
         }
     }
 
@@ -244,7 +251,7 @@ impl Meta {
     }
 
     /// Nothing more will be heard of a proposal on its way.
-    fn judged(&mut self, key: Key, verdict: Verdict) {
+    pub(super) fn judged(&mut self, key: Key, verdict: Verdict) {
         self.remote.release(key);
         let fate = match verdict {
             Verdict::NotRecorded => Fate::NotRecorded,

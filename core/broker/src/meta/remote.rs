@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use peer::message::{Propose, ProposeReply};
-use types::{Instant, NodeId, VnodeId};
+use types::{Instant, NodeId, RaftIndex, VnodeId};
 
 use crate::event::AskId;
 
@@ -43,8 +43,8 @@ enum Stage {
     Idle,
     /// This leader was asked.
     Asked(NodeId),
-    /// A leader recorded it: the tables come to it before long.
-    Recorded,
+    /// A leader recorded it there: the tables come to it before long.
+    Recorded(RaftIndex),
 }
 
 /// What became of a proposal without its entry.
@@ -117,7 +117,7 @@ impl Remote {
         let key = self.asks.get(&ask)?;
         match self.held.get(key)?.stage {
             Stage::Asked(node) => Some((key.0, node)),
-            Stage::Idle | Stage::Recorded => None,
+            Stage::Idle | Stage::Recorded(_) => None,
         }
     }
 
@@ -132,8 +132,8 @@ impl Remote {
         let held = self.held.get_mut(&key)?;
         let Stage::Asked(asked) = held.stage else { return None };
         match reply {
-            Some(ProposeReply::Applied { .. }) => {
-                held.stage = Stage::Recorded;
+            Some(ProposeReply::Applied { index, .. }) => {
+                held.stage = Stage::Recorded(*index);
                 None
             }
             Some(ProposeReply::NotLeader { hint }) => {
@@ -168,6 +168,13 @@ impl Remote {
         due.map(|(key, held)| (*key, verdict(held.stage))).collect()
     }
 
+    /// Proposals to a group, with their entries, that were recorded no later than that.
+    pub(super) fn recorded(&self, group: VnodeId, until: RaftIndex) -> Vec<(Key, Bytes)> {
+        let of_group = self.held.range((group, 0)..=(group, u64::MAX));
+        let is_recorded = |held: &Held| matches!(held.stage, Stage::Recorded(at) if at <= until);
+        of_group.filter(|(_, held)| is_recorded(held)).map(|(key, held)| (*key, held.entry.clone())).collect()
+    }
+
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
@@ -177,10 +184,8 @@ impl Remote {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use peer::message::ProposeRefusal;
-    use types::RaftIndex;
-
     use super::*;
+    use peer::message::ProposeRefusal;
 
     const KEY: Key = (VnodeId(1), 7);
     const LEADER: NodeId = NodeId(3);
@@ -241,6 +246,9 @@ mod tests {
         assert_eq!(remote.answered(AskId(1), Some(&applied), Instant(0)), None);
         // It is in the log: that the connection breaks changes nothing.
         assert_eq!(remote.down(LEADER, Instant(0)), []);
+        assert_eq!(remote.recorded(KEY.0, RaftIndex(0)), []);
+        assert_eq!(remote.recorded(KEY.0, RaftIndex(1)), [(KEY, Bytes::from_static(b"x"))]);
+        assert_eq!(remote.recorded(VnodeId(0), RaftIndex(1)), []);
         remote.release(KEY);
         assert!(remote.is_empty());
     }

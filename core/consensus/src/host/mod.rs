@@ -184,6 +184,19 @@ impl Host {
         reminding.into_iter().for_each(|group| self.remind_departed(group));
     }
 
+    /// Before a tick: which nodes cannot be reached. Groups that one of them leads do not wait until it has been silent
+    /// for long.
+    pub fn miss(&mut self, is_away: impl Fn(NodeId) -> bool) {
+        let mut out = Vec::new();
+        for slot in self.slots.values_mut() {
+            let Stage::Running(running) = &mut slot.stage else { continue };
+            if running.followed().is_some_and(&is_away) {
+                running.step(raft::Event::LeaderAway, &mut out);
+            }
+        }
+        debug_assert!(out.is_empty(), "nothing is done before the tick");
+    }
+
     /// Whether time means anything to a group: one that is alone needs none.
     #[must_use]
     pub fn needs_ticks(&self) -> bool {

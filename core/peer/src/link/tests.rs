@@ -313,7 +313,7 @@ fn a_call_is_answered_once_cancelled_or_overdue() {
     let mut pair = Pair::up();
     let ask = Message::ReadIndex { vnode: VnodeId(4) };
     let answer = Message::ReadIndexReply(ReadIndexReply::Ready(RaftIndex(9)));
-    let [one, two, three] = [0; 3].map(|_| pair.links[0].call(&ask, START, later(500)).unwrap());
+    let [one, two, three] = [0; 3].map(|_| pair.links[0].call(&ask, START, later(250)).unwrap());
     pair.run(START);
     assert_eq!(pair.got[1].len(), 3);
     pair.links[0].cancel(two);
@@ -326,13 +326,13 @@ fn a_call_is_answered_once_cancelled_or_overdue() {
     pair.got[0].clear();
     // An answer that nobody waits for goes nowhere.
     pair.links[1].answer(two, &answer).unwrap();
-    assert_eq!(pair.links[0].next_wake(), later(500));
-    pair.links[0].tick(later(500)).unwrap();
-    pair.run(later(500));
+    assert_eq!(pair.links[0].next_wake(), later(250));
+    pair.links[0].tick(later(250)).unwrap();
+    pair.run(later(250));
     assert_eq!(pair.got[0], [Received::Failed { call: three, failure: CallFailure::Overdue }]);
     pair.got[0].clear();
     pair.links[1].answer(three, &answer).unwrap();
-    pair.run(later(501));
+    pair.run(later(251));
     assert_eq!((&pair.got[0][..], &pair.errors), (&[][..], &[None, None]));
     assert_eq!(pair.links[0].abandon(), []);
 }
@@ -370,7 +370,7 @@ fn a_quiet_peer_is_asked_and_a_silent_one_given_up() {
         pair.links[1].tick(now).unwrap();
         pair.run(now);
     }
-    assert_eq!((&pair.errors, now > later(10_000)), (&[None, None], true), "asking keeps it alive");
+    assert_eq!((&pair.errors, now > START.plus(3 * SILENCE)), (&[None, None], true), "asking keeps it alive");
     let silent_since = now;
     let call = pair.links[0].call(&Message::ReadIndex { vnode: VnodeId(4) }, now, now.plus(SILENCE)).unwrap();
     let mut asked = 0;
@@ -392,29 +392,29 @@ fn a_quiet_peer_is_asked_and_a_silent_one_given_up() {
 fn an_overdue_call_gives_a_silent_peer_up_and_not_one_that_speaks() {
     let mut pair = Pair::up();
     let ask = Message::ReadIndex { vnode: VnodeId(4) };
-    pair.links[0].call(&ask, START, later(2500)).unwrap();
-    for ms in [1000, 2000] {
+    pair.links[0].call(&ask, START, later(800)).unwrap();
+    for ms in [300, 600] {
         pair.links[0].tick(later(ms)).unwrap();
     }
     let mut silent = pair;
-    assert_eq!(silent.links[0].tick(later(2500)), Err(Error::Silent));
+    assert_eq!(silent.links[0].tick(later(800)), Err(Error::Silent));
 
     let mut pair = Pair::up();
-    pair.links[0].call(&ask, START, later(2500)).unwrap();
-    pair.links[0].tick(later(1000)).unwrap();
-    pair.run(later(1100));
-    pair.links[0].tick(later(2400)).unwrap();
-    assert_eq!(pair.links[0].tick(later(2500)), Ok(()));
+    pair.links[0].call(&ask, START, later(800)).unwrap();
+    pair.links[0].tick(later(300)).unwrap();
+    pair.run(later(330));
+    pair.links[0].tick(later(700)).unwrap();
+    assert_eq!(pair.links[0].tick(later(800)), Ok(()));
 }
 
 #[test]
 fn a_pause_of_ones_own_is_not_the_peers_silence() {
     let mut pair = Pair::up();
     assert_eq!(pair.links[0].tick(later(60_000)), Ok(()));
-    for seconds in 61..65 {
-        assert_eq!(pair.links[0].tick(later(seconds * 1000)), Ok(()));
+    for pings in 1..5 {
+        assert_eq!(pair.links[0].tick(later(60_000).plus(pings * PING_AFTER)), Ok(()));
     }
-    assert_eq!(pair.links[0].tick(later(65_000)), Err(Error::Silent));
+    assert_eq!(pair.links[0].tick(later(60_000).plus(SILENCE)), Err(Error::Silent));
 }
 
 #[test]

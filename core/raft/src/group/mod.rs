@@ -210,6 +210,7 @@ impl Group {
             Event::Tick => self.tick(out),
             Event::Receive(message) => self.receive(message, out),
             Event::Unreachable(node) => self.unreachable(node, out),
+            Event::LeaderAway => self.leader_away(),
             Event::Propose { id, data } => self.propose(id, data, out),
             Event::Reconfigure { id, change } => self.reconfigure(id, change, out),
             Event::Transfer { to } => self.transfer(to, out),
@@ -382,6 +383,7 @@ impl Group {
         let led = self.told.0 == Role::Leader;
         if self.told.1 != now.1 {
             self.election.redraw();
+            self.election.forget_leader();
         }
         self.told = now;
         out.push(Action::RoleChanged { role: now.0, term: now.1 });

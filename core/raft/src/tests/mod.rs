@@ -4,6 +4,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test names what it looks for")]
 
 mod alone;
+mod away;
 mod durability;
 mod harness;
 mod hostile;

@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use peer::Refusal;
 use tokio::sync::{mpsc, watch};
-use types::{Incarnation, Instant, NodeId, limits};
+use types::{Incarnation, Instant, NodeId};
 
 use super::{Command, Ending, Trouble};
 
 /// A process that is heard of so long after a later one has come is alive: what it sent before it died, if it did,
 /// has arrived by then.
-const ALIVE_AFTER: Duration = Duration::from_millis(limits::PEER_PING_MS);
+const ALIVE_AFTER: Duration = Duration::from_secs(1);
 
 /// A connection that is up, as others reach it.
 #[derive(Clone, Debug)]
