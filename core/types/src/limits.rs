@@ -91,7 +91,7 @@ pub const RAFT_UNCOMMITTED_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Proposals of one Raft group that wait for their outcome; one more is refused.
 pub const RAFT_PROPOSALS_MAX: usize = 65_536;
 /// Entries one message carries, bytes; a single larger entry travels alone.
-pub const RAFT_APPEND_BYTES: usize = 1024 * 1024;
+pub const RAFT_APPEND_BYTES: usize = 512 * 1024;
 /// Messages with entries on their way to one member of a Raft group.
 pub const RAFT_APPENDS_IN_FLIGHT_MAX: usize = 64;
 /// Largest message between members of a Raft group, bytes.
@@ -306,6 +306,10 @@ const _: () = assert!(PREALLOCATE_BYTES.0 <= PREALLOCATE_BYTES.1);
 const _: () =
     assert!(INDEX_INTERVAL_BYTES <= READ_WINDOW_BYTES as u64, "a read from an index entry reaches the next");
 const _: () = assert!(RAFT_APPEND_BYTES <= RAFT_COMMAND_BYTES_MAX, "a message has room for one entry");
+const _: () = assert!(
+    2 * RAFT_APPEND_BYTES <= PEER_BULK_MESSAGE_BYTES_MAX,
+    "what is around small entries fits bulk too"
+);
 const _: () = assert!(RAFT_COMMAND_BYTES_MAX <= RAFT_UNCOMMITTED_BYTES_MAX);
 const _: () = assert!(RAFT_SNAPSHOT_CHUNK_BYTES < RAFT_MESSAGE_BYTES_MAX);
 const _: () = assert!(PEER_HANDSHAKE_BYTES_MAX <= PEER_CHUNK_BYTES && PEER_CHUNK_BYTES <= PEER_OUT_BYTES);

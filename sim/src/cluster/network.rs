@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use broker::{AskId, CallId, Event, PeerEvent};
 use bytes::Buf;
+use peer::message::Shape;
 use peer::{Message, Rope, StreamId};
 use rand::Rng;
 use types::NodeId;
@@ -316,6 +317,10 @@ fn lane(parcel: &Parcel) -> Lane {
 
 /// A message as it arrives: through the codec.
 pub(super) fn carried(message: &Message) -> Result<Message, Violation> {
+    // Answers go on the stream of the question, which is not known here.
+    if message.kind().shape() != Shape::Answers && !message.fits() {
+        return Err(Violation::new("CODEC", format!("{:?} is too large to be sent", message.kind())));
+    }
     let mut rope = Rope::new();
     message.encode(&mut rope);
     let bytes = rope.copy_to_bytes(rope.remaining());

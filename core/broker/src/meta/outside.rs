@@ -25,6 +25,10 @@ use crate::planted::Bug;
 
 /// A letter above this goes by itself, where it is in nobody's way.
 const LETTER_BYTES_MAX: usize = 64 * 1024;
+/// The largest that fits there, with what is around it.
+const BULK_LETTER_BYTES_MAX: usize = limits::PEER_BULK_MESSAGE_BYTES_MAX - 64;
+/// What an entry takes on the way beside its bytes.
+const BLOB_BYTES: usize = 4;
 /// How often others are asked about replicas that hear no leader.
 const ASK_AROUND_EVERY: Duration = Duration::from_secs(3);
 
@@ -152,6 +156,8 @@ impl Meta {
     fn followed(&mut self, group: VnodeId, from: RaftIndex, part: Option<(RaftIndex, u64)>) -> FollowReply {
         if part.is_none()
             && let Some(entries) = self.host.applied_entries(group, from, ENTRIES_BYTES_MAX)
+            // A single command may be larger than bulk takes: then the state it led to goes in parts.
+            && entries.iter().map(|entry| entry.len() + BLOB_BYTES).sum::<usize>() <= BULK_LETTER_BYTES_MAX
         {
             return FollowReply::Entries(entries);
         }
@@ -413,5 +419,42 @@ fn say_letters(to: NodeId, letters: Vec<(VnodeId, Bytes)>, out: &mut Actions) {
     if !small.is_empty() {
         out.push(Action::Say { to, message: Message::Raft(small) });
     }
-    out.extend(large.into_iter().map(|letter| Action::Say { to, message: Message::RaftPart(letter) }));
+    for letter in large {
+        // An append has at least one entry, whose command may be larger than all that bulk takes.
+        let is_bulk = letter.message.len() <= BULK_LETTER_BYTES_MAX;
+        let message = if is_bulk { Message::RaftPart(letter) } else { Message::Raft(vec![letter]) };
+        out.push(Action::Say { to, message });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_of_any_size_goes_where_it_is_taken() {
+        let sizes = [
+            1,
+            LETTER_BYTES_MAX + 1,
+            limits::RAFT_APPEND_BYTES,
+            BULK_LETTER_BYTES_MAX,
+            BULK_LETTER_BYTES_MAX + 1,
+            limits::RAFT_MESSAGE_BYTES_MAX,
+        ];
+        for size in sizes {
+            let mut out = Actions::default();
+            say_letters(NodeId(2), vec![(VnodeId(1), Bytes::from(vec![0; size]))], &mut out);
+            let mut said = out.into_iter();
+            let (Some(Action::Say { message, .. }), None) = (said.next(), said.next()) else {
+                panic!("one message says one letter");
+            };
+            assert!(message.fits(), "a letter of {size} bytes is too large for its stream");
+            let is_bulk = matches!(message, Message::RaftPart(_));
+            assert_eq!(
+                is_bulk,
+                (LETTER_BYTES_MAX + 1..=BULK_LETTER_BYTES_MAX).contains(&size),
+                "{size} bytes"
+            );
+        }
+    }
 }

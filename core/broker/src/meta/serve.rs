@@ -14,7 +14,7 @@ use crate::event::CallId;
 /// Numbers of proposals made for others; this node's own are below.
 const FOR_OTHERS: u64 = 1 << 63;
 /// Bytes of entries in one answer, if it is not a single entry.
-pub(super) const ENTRIES_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const ENTRIES_BYTES_MAX: usize = 512 * 1024;
 /// Bytes of a snapshot in one answer.
 pub(super) const PART_BYTES: usize = 256 * 1024;
 /// How long a snapshot is kept for a follower that does not ask for its next part.

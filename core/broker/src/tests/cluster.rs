@@ -136,6 +136,7 @@ impl Cluster {
         let linked = |links: &BTreeSet<_>, to: usize| links.contains(&(from.min(to), from.max(to)));
         match action {
             Action::Say { to, message } if linked(&self.links, there(to)) => {
+                assert!(message.fits(), "{:?} is too large to be sent", message.kind());
                 self.mail.push_back((there(to), id(from), PeerEvent::Said(message)));
             }
             Action::Ask { to, ask, message, .. } if linked(&self.links, there(to)) => {
@@ -264,6 +265,26 @@ fn a_node_beyond_the_voters_follows() {
     cluster.restart(follower);
     cluster.until("it serves again", |cluster| cluster.nodes[follower].ready);
     assert!(cluster.knows(follower, "t") && cluster.knows(follower, "u"));
+}
+
+/// As entries, since nothing was summed up yet: none of what is said about them may be too large to be sent.
+#[test]
+fn who_joins_late_gets_its_vote_and_who_follows_late_the_tables() {
+    let mut cluster = Cluster::new_with(|config| config.snapshot_entries = 1_000_000);
+    cluster.until("it serves", |cluster| cluster.nodes[0].ready);
+    let hash = "$".repeat(types::limits::PASSWORD_HASH_BYTES_MAX);
+    for n in 0..2 * types::limits::PEER_BULK_MESSAGE_BYTES_MAX / hash.len() {
+        let (username, permissions) = (format!("u{n}").into(), Permissions::default());
+        let user = crate::Users::Create { username, hash: hash.clone().into(), permissions };
+        assert_eq!(cluster.ask(0, Request::Users(user)), Reply::Done);
+    }
+    for _ in 0..3 {
+        cluster.join();
+    }
+    cluster.until("the groups have grown", |cluster| cluster.voters(CLUSTER) == 3);
+    cluster.until("every node serves", |cluster| cluster.nodes.iter().all(|node| node.ready));
+    let beyond = |cluster: &Cluster, node: usize| cluster.nodes[node].node.core.meta.group(CLUSTER).is_none();
+    assert!((0..4).any(|node| beyond(&cluster, node)), "one of them only follows");
 }
 
 /// A node beyond the voters hears by whoever it follows, which may be the one that hears nothing.

@@ -11,11 +11,12 @@ pub mod part;
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use types::{ControlPlaneId, FenceToken, Incarnation, NodeId, RaftIndex, Term, VnodeId};
 
 pub use kind::{Kind, Shape};
 
+use crate::rope::Rope;
 use crate::stream::{Class, StreamId};
 
 /// One message.
@@ -26,7 +27,7 @@ pub enum Message {
     /// Those of one group keep their order among themselves; a batch of several groups (heartbeats) does not wait for
     /// a batch of one group (entries), nor the other way round.
     Raft(Vec<OfGroup>),
-    /// A Raft message that carries a part of a snapshot.
+    /// A Raft message that is large, but no larger than bulk takes.
     RaftPart(OfGroup),
     /// What the sender is and has; sent once a connection is up and whenever it changes.
     Attributes(Attributes),
@@ -232,6 +233,15 @@ pub enum ReadIndexReply {
 }
 
 impl Message {
+    /// Whether the stream it goes on unless the sender says otherwise takes one of its size. What does not fit is never
+    /// sent: whoever makes messages has to see to it that they do.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        let mut bytes = Rope::new();
+        self.encode(&mut bytes);
+        bytes.remaining() <= self.stream().class().message_bytes_max()
+    }
+
     /// The stream it goes on unless the sender says otherwise.
     #[must_use]
     pub fn stream(&self) -> StreamId {
