@@ -10,7 +10,7 @@ use types::{Incarnation, NodeId, limits};
 use crate::auth::Permissions;
 use crate::cluster::LOCKOUT_RULES;
 use crate::planted::Bug;
-use crate::upkeep::{OrphanSweep, Retention, Scrub};
+use crate::upkeep::{OrphanSweep, Resize, Retention, Scrub};
 
 const SNAPSHOT_BYTES_DEFAULT: u64 = 4 * 1024 * 1024;
 const SNAPSHOT_ENTRIES_DEFAULT: u64 = 50_000;
@@ -60,6 +60,8 @@ pub struct Config {
     pub retention: Retention,
     /// How sealed copies are verified.
     pub scrub: Scrub,
+    /// When ranges are split and merged without anybody asking.
+    pub resize: Resize,
     /// Users that have to be there: made at the start when there is none of that name.
     pub seed_users: Vec<SeedUser>,
     /// Whether only rights count on topics, not the permissions to produce and consume everywhere.
@@ -154,6 +156,7 @@ impl Config {
             orphan_sweep: OrphanSweep::default(),
             retention: Retention::default(),
             scrub: Scrub::default(),
+            resize: Resize::default(),
             seed_users: Vec::new(),
             acl_strict: false,
             lockout: LOCKOUT_RULES,

@@ -22,11 +22,11 @@ impl Node {
                 let segments = removed.into_iter().map(|removed| removed.segment);
                 self.topic_gone(*topic, segments.collect());
             }
-            Command::SplitRange { range } => {
+            Command::SplitRange { range } | Command::SplitByLoad { range } => {
                 self.retire(*range);
                 self.ranges_changed(*range);
             }
-            Command::MergeRanges { a, b } => {
+            Command::MergeRanges { a, b } | Command::MergeByLoad { a, b } => {
                 self.retire(*a);
                 self.retire(*b);
                 self.ranges_changed(*a);

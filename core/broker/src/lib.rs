@@ -47,6 +47,7 @@ mod producers;
 mod random;
 mod reading;
 mod replace;
+mod resize;
 mod rests;
 mod retention;
 mod route;

@@ -37,6 +37,7 @@ use crate::outlet::Outlets;
 use crate::produce::Load;
 use crate::random::Random;
 use crate::reading::Reads;
+use crate::resize::Resizes;
 use crate::retention::Retention;
 use crate::scrub::Scrub;
 use crate::seek::Seeks;
@@ -102,6 +103,8 @@ pub struct Node {
     pub(crate) skips: Skips,
     pub(crate) scrub: Scrub,
     pub(crate) healing: Healing,
+    /// Ranges that are split and merged by what they take.
+    pub(crate) resizes: Resizes,
     /// What people have asked about copies and about what does not move.
     pub(crate) explains: Explains,
     /// Endings to try again.
@@ -243,6 +246,7 @@ impl Node {
             skips: Skips::default(),
             scrub: Scrub::default(),
             healing: Healing::default(),
+            resizes: Resizes::default(),
             explains: Explains::default(),
             retries: BTreeSet::new(),
             seeding: None,
@@ -456,6 +460,8 @@ impl Node {
             }
             Decided::RangeSplit { id, range, result } => self.range_split(id, range, result),
             Decided::RangesMerged { id, ranges, result } => self.ranges_merged(id, ranges, result),
+            Decided::SplitByLoad { range, result } => self.split_by_load(range, result),
+            Decided::MergedByLoad { ranges, result } => self.merged_by_load(ranges, result),
             Decided::Registered { range, result } => self.registered(range, result),
             Decided::SegmentSealed { range, result } => self.recorded(range, result),
             Decided::SegmentDeleted { segment } => self.remove_copy(segment),
@@ -554,6 +560,7 @@ impl Node {
         self.keep_scrub();
         self.keep_orphans();
         self.keep_healing();
+        self.keep_resizing();
     }
 
     /// When something is due about them next.
@@ -569,6 +576,7 @@ impl Node {
             self.next_scrub(),
             self.next_orphans(),
             self.next_healing(),
+            self.next_resizing(),
         ]
         .into_iter()
         .flatten()

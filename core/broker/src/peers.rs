@@ -36,6 +36,7 @@ impl Node {
             }
             PeerEvent::Asked { call, message: Message::Members(key) } => self.members_for(node, call, &key),
             PeerEvent::Said(Message::Assigned(assigned)) => self.heard_assigned(&assigned),
+            PeerEvent::Said(Message::Loads(loads)) => self.heard_loads(loads),
             PeerEvent::Answered { ask, message } if self.attending.has_asked(ask) => {
                 self.members_answered(ask, Some(message));
             }

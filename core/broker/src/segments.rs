@@ -33,6 +33,7 @@ use crate::place::Records;
 use crate::planted::Bug;
 use crate::produce::{self, Asker};
 use crate::producers::{Judged, Producers};
+use crate::resize::Meter;
 
 /// Epoch a registration gives.
 pub(crate) const EPOCH_FIRST: Epoch = Epoch(1);
@@ -58,6 +59,8 @@ pub(crate) struct Range {
     pub(crate) paused_at: Option<Instant>,
     /// What is remembered of producers that repeat themselves.
     pub(crate) producers: Box<Producers>,
+    /// What it takes.
+    pub(crate) meter: Meter,
 }
 
 /// Where a range's active segment stands.
@@ -132,8 +135,8 @@ impl Waiting {
 
 impl Range {
     pub(crate) fn new(topic: Bytes, state: State, appended_at: WallTime) -> Self {
-        let (waiting, producers) = (VecDeque::new(), Box::default());
-        Self { topic, state, crew: None, waiting, appended_at, paused_at: None, producers }
+        let (waiting, producers, meter) = (VecDeque::new(), Box::default(), Meter::default());
+        Self { topic, state, crew: None, waiting, appended_at, paused_at: None, producers, meter }
     }
 
     /// Whether this node is at something that its records go to, or wait for.
@@ -466,6 +469,8 @@ impl Node {
         let (asked, asked_bytes) = (request.records.count, request.bytes());
         let Records { records, count, crc, .. } = rest.unwrap_or(request.records);
         let len = records.len();
+        range.meter.took(count, len);
+        let looked = range.meter.turn(now, count).map(|turn| (turn, records.clone()));
         let header = Header {
             flags: Flags::default(),
             payload_len: u32::try_from(len)
@@ -502,6 +507,9 @@ impl Node {
         self.plant_before_append(id, &batch);
         let owner = Owner::Append { segment, end };
         self.core.ask(owner, store::Request::Append { segment, epoch: EPOCH_FIRST, batch });
+        if let Some((turn, records)) = looked {
+            self.look_at_key(id, turn, &records);
+        }
         if full {
             self.drain(id, Cause::Size);
         }

@@ -117,6 +117,7 @@ impl Node {
         self.keyless_turns.remove(&topic);
         self.forget_groups(topic);
         self.forget_retention(topic);
+        self.resizes.forget(topic);
     }
 
     /// Drops what this node knows of a range whose topic is gone, and answers whoever waits.

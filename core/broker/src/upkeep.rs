@@ -1,4 +1,5 @@
-//! Settings of what is done without anybody asking: sealed segments expire, copies nobody lists go, copies are verified.
+//! Settings of what is done without anybody asking: sealed segments expire, copies nobody lists go, copies are verified,
+//! ranges are split and merged by what they take.
 
 use std::time::Duration;
 
@@ -45,6 +46,64 @@ pub struct Scrub {
     pub copies_per_pass: usize,
     /// Bytes read in a second, over time; at least 1.
     pub bytes_per_second: u64,
+}
+
+/// When ranges are split and merged by what they take and hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resize {
+    /// Whether that is done at all.
+    pub on: bool,
+    /// Pause between two reports of what ranges take.
+    pub report_every: Duration,
+    /// Pause between two looks at what was reported.
+    pub every: Duration,
+    /// A range that takes more is split, records in a second; at least 1.
+    pub records_per_second: u64,
+    /// The same in bytes of records.
+    pub bytes_per_second: u64,
+    /// A range that holds more is split, bytes; at least 1. Two that take or hold less than a quarter of these
+    /// together are merged.
+    pub held_bytes: u64,
+    /// For how long it must go on until a range is split.
+    pub split_after: Duration,
+    /// For how long two must be quiet until they are merged; the halves of a range that a person split never are.
+    pub merge_after: Duration,
+    /// Ranges of one topic that take records at one time, beyond which none is split by itself.
+    pub ranges_per_topic: usize,
+    /// The same over all topics.
+    pub ranges_in_cluster: usize,
+}
+
+/// Why a range that takes or holds too much is not split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// Most of what it takes has one key, or keys that lie together: a split would not part them.
+    OneKey,
+    /// Its slice is a single place.
+    Narrow,
+    /// Its topic has as many ranges as it may have without being asked for.
+    Topic,
+    /// The cluster has.
+    Cluster,
+    /// Its topic has had so many ranges that the rest is left to people.
+    History,
+}
+
+impl Limit {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::OneKey, Self::Narrow, Self::Topic, Self::Cluster, Self::History];
+
+    /// For scripts and labels.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::OneKey => "one_key",
+            Self::Narrow => "single_place",
+            Self::Topic => "topic_full",
+            Self::Cluster => "cluster_full",
+            Self::History => "topic_history",
+        }
+    }
 }
 
 /// Why the metadata did not forget a segment.
@@ -145,6 +204,38 @@ pub enum Notice {
         /// Which one.
         segment: SegmentId,
     },
+    /// A range was split because of what it took or held.
+    RangeSplit {
+        /// The topic's name.
+        topic: String,
+        /// Which one.
+        range: RangeId,
+        /// What it took at the last report, records in a second; `None` when nobody knows by now.
+        records_per_second: Option<u64>,
+    },
+    /// Two ranges were merged because they took and held little.
+    RangesMerged {
+        /// The topic's name.
+        topic: String,
+        /// Which ones.
+        ranges: [RangeId; 2],
+    },
+    /// A range takes or holds too much and is not split. Told when it begins.
+    RangeLimited {
+        /// The topic's name.
+        topic: String,
+        /// Which one.
+        range: RangeId,
+        /// Why.
+        limit: Limit,
+    },
+    /// The metadata would not have a range split or merged; it is looked at again.
+    ResizeRefused {
+        /// Which one; the lower of two.
+        range: RangeId,
+        /// Why.
+        detail: String,
+    },
     /// A reader stood below what is stored and goes on with what is.
     Skipped {
         /// The topic's name.
@@ -175,6 +266,23 @@ impl Default for Retention {
             unresolved_age_ms_max: None,
             skips_max: 10_000,
             skip_line_every: Duration::from_secs(600),
+        }
+    }
+}
+
+impl Default for Resize {
+    fn default() -> Self {
+        Self {
+            on: true,
+            report_every: Duration::from_secs(5),
+            every: Duration::from_secs(10),
+            records_per_second: 50_000,
+            bytes_per_second: 32 * 1024 * 1024,
+            held_bytes: 64 * 1024 * 1024 * 1024,
+            split_after: Duration::from_secs(60),
+            merge_after: Duration::from_secs(900),
+            ranges_per_topic: 64,
+            ranges_in_cluster: 10_000,
         }
     }
 }

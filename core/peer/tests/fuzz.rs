@@ -12,6 +12,7 @@ use peer::message::{
     ProposeReply, ReadIndexReply,
     attend::{self, Assigned, Attends, CommitAs, CommitReply, MembersReply, Standing},
     copy::{self, Damage, DamageClass, Extent, FailReason, Frame, OfCopy, State},
+    load::Load,
     part::{Append, AppendReply, Doubt, Refusal, Watch, WatchReply},
 };
 use peer::{Message, Rope};
@@ -19,8 +20,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use types::{
     ControlPlaneId, Epoch, FenceToken, Generation, GroupName, Incarnation, MemberName, NodeId, Offset,
-    ProducerEpoch, ProducerId, RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq, Stamp, Term, TopicId,
-    VnodeId, WallTime,
+    Position, ProducerEpoch, ProducerId, RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq, Stamp, Term,
+    TopicId, VnodeId, WallTime,
 };
 
 fn bytes(len_max: usize) -> impl Strategy<Value = Bytes> {
@@ -269,6 +270,16 @@ fn message() -> impl Strategy<Value = Message> {
                 0 => MembersReply::NotCoordinator { hint },
                 _ => MembersReply::Members { generation: Generation(b), members: members(which) },
             }),
+            Kind::Loads => Message::Loads(vec![
+                Load {
+                    range: segment(a, b).range,
+                    records: b,
+                    bytes: a,
+                    keyless: u16::from(many) * 31,
+                    keys: (0..u32::from(many)).map(Position).collect(),
+                };
+                1 + usize::from(which)
+            ]),
             Kind::Raft => Message::Raft(batch),
             Kind::RaftPart => Message::RaftPart(batch[0].clone()),
             Kind::Attributes => Message::Attributes(attributes),

@@ -12,13 +12,14 @@ use peer::message::{
     ProposeReply, ReadIndexReply,
     attend::{self, Assigned, Attends, CommitAs, CommitReply, MembersReply, Standing},
     copy::{self, Damage, DamageClass, Extent, FailReason, Frame, OfCopy, State},
+    load::Load,
     part::{Append, AppendReply, Doubt, Refusal, Watch, WatchReply},
 };
 use peer::{Message, Rope};
 use types::{
     ControlPlaneId, Epoch, FenceToken, Generation, GroupName, Incarnation, MemberName, NodeId, Offset,
-    ProducerEpoch, ProducerId, RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq, Stamp, Term, TopicId,
-    VnodeId, WallTime,
+    Position, ProducerEpoch, ProducerId, RaftIndex, RangeId, RangeSeq, SegmentId, SegmentSeq, Stamp, Term,
+    TopicId, VnodeId, WallTime,
 };
 
 fn b(text: &'static str) -> Bytes {
@@ -300,7 +301,23 @@ fn of_members() -> Vec<(Message, String)> {
             format!("00{}00000001000000016d00000003{}", n(7), n(4)),
         ),
         (Message::MembersReply(MembersReply::NotCoordinator { hint }), format!("01{NODE}")),
+        (Message::Loads(vec![load()]), format!("00000001{LOAD}")),
     ]
+}
+
+const LOAD: &str = concat!(
+    "00000000000000000000000000000001",
+    "0000000000000002",
+    "0000000000000003",
+    "0000000000000004",
+    "0005",
+    "0000000200000006",
+    "00000007",
+);
+
+fn load() -> Load {
+    let range = RangeId { topic: TopicId(1), seq: RangeSeq(2) };
+    Load { range, records: 3, bytes: 4, keyless: 5, keys: vec![Position(6), Position(7)] }
 }
 
 #[test]

@@ -46,6 +46,12 @@ pub const ATTEND_RANGES_MAX: usize = 65_536;
 pub const ATTENDS_IN_FLIGHT_MAX: usize = 4;
 /// Members' positions, and questions about groups, on their way from or to other nodes; one more is refused.
 pub const GROUP_ASKS_MAX: usize = 65_536;
+/// Ranges whose loads one message between nodes tells of.
+pub const LOADS_PER_MESSAGE_MAX: usize = 1024;
+/// Messages about loads that one node sends another at one time; of the ranges that are left nothing is told.
+pub const LOADS_MESSAGES_MAX: usize = 16;
+/// Keys that a load tells the places of.
+pub const LOAD_KEYS_MAX: usize = 128;
 /// Longest long poll, milliseconds.
 pub const FETCH_WAIT_MS_MAX: u32 = 30_000;
 /// Records of a push stream on their way unacknowledged when the client names no window.

@@ -323,6 +323,7 @@ fn start_core(config: &Config, clients: &Clients, made_of: Core) -> Result<Runni
     node.orphans = config.storage.orphans;
     let upkeep = config.storage.upkeep.clone();
     (node.retention, node.orphan_sweep, node.scrub) = (upkeep.retention, upkeep.orphan_sweep, upkeep.scrub);
+    node.resize = upkeep.resize;
     node.acl_strict = config.identity.acl_strict;
     let lockout = config.identity.lockout;
     node.lockout.attempts_max = lockout.attempts_max;

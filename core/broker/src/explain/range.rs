@@ -17,8 +17,10 @@ use crate::ending::{Ending, Step};
 use crate::followers::Crew;
 use crate::healing::Progress;
 use crate::node::Node;
+use crate::resize::Standing;
 use crate::route::Primary;
 use crate::segments::{InFlight, Open, State};
+use crate::upkeep::Limit;
 
 /// An append that has waited for less is on its way like any other.
 const LATE_AFTER: Duration = Duration::from_secs(1);
@@ -79,7 +81,7 @@ impl Node {
                 self.cause_of_creating(*segment, known.and_then(|range| range.crew.as_deref()))
             }
             Some(State::Open(open)) => {
-                self.cause_of_open(open, known.and_then(|range| range.crew.as_deref()))
+                self.cause_of_open(id, open, known.and_then(|range| range.crew.as_deref()))
             }
             Some(State::Stale { .. }) => {
                 let text = format!(
@@ -234,13 +236,15 @@ impl Node {
             .since(Some(since))
     }
 
-    fn cause_of_open(&self, open: &Open, crew: Option<&Crew>) -> Cause {
+    fn cause_of_open(&self, id: RangeId, open: &Open, crew: Option<&Crew>) -> Cause {
         let now = self.core.now;
         let oldest = open.in_flight.front().filter(|append| now.since(append.at) >= LATE_AFTER);
         let Some(crew) = crew else {
             return match oldest {
                 Some(append) => self.cause_of_slow_disk(append),
-                None => Cause::moves("open", "it takes records", "nothing"),
+                None => self
+                    .cause_of_limited(id)
+                    .unwrap_or_else(|| Cause::moves("open", "it takes records", "nothing")),
             };
         };
         if let Some(append) = oldest {
@@ -248,12 +252,32 @@ impl Node {
         }
         let absent: Vec<NodeId> = absent(crew);
         if absent.is_empty() {
-            return Cause::moves("open", "it takes records, and all copies follow", "nothing");
+            return self.cause_of_limited(id).unwrap_or_else(|| {
+                Cause::moves("open", "it takes records, and all copies follow", "nothing")
+            });
         }
         let text =
             format!("it takes records with a quorum; these do not follow: {}", self.all_called(absent));
         let next = "they catch up when they can; when other nodes are better the next segment goes there";
         Cause::moves("degraded", text, next).since(Some(crew.primary.standing(now).behind))
+    }
+
+    /// It takes more than one range is to take, and stays one.
+    fn cause_of_limited(&self, id: RangeId) -> Option<Cause> {
+        let (_, standing) = self.resize_standing(id)?;
+        let Standing::Limited(_, limit) = standing else { return None };
+        let text =
+            format!("it takes records, more than one range is to take, and is not split: {}", of(limit));
+        let next = match limit {
+            Limit::OneKey => "only other keys help: what has one key has one order, and one range",
+            Limit::Narrow => "no range is smaller: a topic with a wider keyspace could be split further",
+            Limit::Topic => "raise MALACHI_AUTO_SPLIT_TOPIC_RANGES_MAX, or split it by hand",
+            Limit::Cluster => "raise MALACHI_AUTO_SPLIT_CLUSTER_RANGES_MAX, or split it by hand",
+            Limit::History => {
+                "split it by hand: a topic has 65,536 ranges in its life, and half of them are left"
+            }
+        };
+        Some(Cause::moves("at_limit", text, next))
     }
 
     fn cause_of_slow_disk(&self, append: &InFlight) -> Cause {
@@ -415,6 +439,10 @@ impl Node {
             | State::Stopped => {}
         }
         facts.push(("waiting", range.waiting.len().to_string()));
+        if let Some((rate, standing)) = self.resize_standing(id) {
+            facts.push(("takes", format!("{} records/s, {} bytes/s", rate.records, rate.bytes)));
+            facts.push(("split", split_of(standing, self.core.config.resize.split_after)));
+        }
         if let Some(crew) = range.crew.as_deref() {
             for (follower, node) in crew.replicas().iter().enumerate().skip(1) {
                 let doing = crew.primary.doing(follower).map_or("unknown", doing);
@@ -429,6 +457,38 @@ impl Node {
             }
         }
         facts
+    }
+}
+
+/// Why a range stays one.
+fn of(limit: Limit) -> &'static str {
+    match limit {
+        Limit::OneKey => "most of it has one key, or keys that lie in one place",
+        Limit::Narrow => "its slice is a single place of the keyspace",
+        Limit::Topic => "its topic has as many ranges as may come by themselves",
+        Limit::Cluster => "the cluster has as many ranges as may come by themselves",
+        Limit::History => "its topic has had half of the ranges it may have in its life",
+    }
+}
+
+/// How it stands to what one range is to take and hold.
+fn split_of(standing: Standing, after: Duration) -> String {
+    let percent = |thousandths: u64| format!("{}.{} %", thousandths / 10, thousandths % 10);
+    match standing {
+        Standing::Off => "not by itself: MALACHI_AUTO_SPLIT is off".to_owned(),
+        Standing::Below(worst) => {
+            format!("not needed: {} of what one range is to take and hold", percent(worst))
+        }
+        Standing::Above(worst) => {
+            format!(
+                "{} of what one range is to take and hold: split after {} s of it",
+                percent(worst),
+                after.as_secs()
+            )
+        }
+        Standing::Limited(worst, limit) => {
+            format!("{} of what one range is to take and hold, and not split: {}", percent(worst), of(limit))
+        }
     }
 }
 

@@ -85,6 +85,16 @@ pub(crate) enum Decided {
         ranges: [RangeId; 2],
         result: Result<RangeId, Error>,
     },
+    /// A range was split that nobody had asked to be, or not.
+    SplitByLoad {
+        range: RangeId,
+        result: Result<(RangeId, RangeId), Error>,
+    },
+    /// The same of a merge.
+    MergedByLoad {
+        ranges: [RangeId; 2],
+        result: Result<RangeId, Error>,
+    },
     Registered {
         range: RangeId,
         result: Result<Registered, Error>,

@@ -182,7 +182,10 @@ fn topic_of(command: &Command) -> Option<TopicId> {
         Command::SealTopic { topic }
         | Command::DeleteTopic { topic }
         | Command::BindTopicPolicy { topic, .. } => Some(*topic),
-        Command::SplitRange { range } | Command::MergeRanges { a: range, .. } => Some(range.topic),
+        Command::SplitRange { range }
+        | Command::MergeRanges { a: range, .. }
+        | Command::SplitByLoad { range }
+        | Command::MergeByLoad { a: range, .. } => Some(range.topic),
         Command::RegisterSegment(register) => Some(register.segment.range.topic),
         Command::SealSegment(seal) => Some(seal.segment.range.topic),
         Command::SetSegmentReplicas(set) => Some(set.segment.range.topic),

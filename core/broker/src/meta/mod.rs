@@ -96,6 +96,14 @@ enum Then {
         id: RequestId,
         ranges: [RangeId; 2],
     },
+    /// A range takes or holds too much.
+    SplitByLoad {
+        range: RangeId,
+    },
+    /// Two take and hold little.
+    MergeByLoad {
+        ranges: [RangeId; 2],
+    },
     Register {
         range: RangeId,
         registered: Registered,

@@ -88,7 +88,8 @@ impl Meta {
             | Message::Assigned(_)
             | Message::AttendReply(_)
             | Message::CommitReply(_)
-            | Message::MembersReply(_) => None,
+            | Message::MembersReply(_)
+            | Message::Loads(_) => None,
             // The node's own business.
             Message::Copy(_)
             | Message::Append(_)

@@ -133,6 +133,17 @@ impl Core {
         self.propose(a.topic, &Command::MergeRanges { a, b }, Then::MergeRanges { id, ranges });
     }
 
+    /// Splits a range because of what it takes.
+    pub(crate) fn split_by_load(&mut self, range: RangeId) {
+        self.propose(range.topic, &Command::SplitByLoad { range }, Then::SplitByLoad { range });
+    }
+
+    /// Merges two because of what they take.
+    pub(crate) fn merge_by_load(&mut self, ranges: [RangeId; 2]) {
+        let [a, b] = ranges;
+        self.propose(a.topic, &Command::MergeByLoad { a, b }, Then::MergeByLoad { ranges });
+    }
+
     /// The next segment of a range, on this node.
     pub(crate) fn register_segment(&mut self, id: RangeId) {
         let Some(range) = self.meta.of(id.topic).range(id) else {

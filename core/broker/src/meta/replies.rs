@@ -51,6 +51,12 @@ impl Meta {
             (Then::MergeRanges { id, ranges }, Reply::RangesMerged { child }) => {
                 self.decided.push(Decided::RangesMerged { id, ranges, result: Ok(child) });
             }
+            (Then::SplitByLoad { range }, Reply::RangeSplit { left, right }) => {
+                self.decided.push(Decided::SplitByLoad { range, result: Ok((left, right)) });
+            }
+            (Then::MergeByLoad { ranges }, Reply::RangesMerged { child }) => {
+                self.decided.push(Decided::MergedByLoad { ranges, result: Ok(child) });
+            }
             (Then::Register { range, registered }, Reply::SegmentRegistered) => {
                 self.decided.push(Decided::Registered { range, result: Ok(registered) });
             }
@@ -94,6 +100,10 @@ impl Meta {
             }
             Then::MergeRanges { id, ranges } => {
                 decided.push(Decided::RangesMerged { id, ranges, result: Err(error) });
+            }
+            Then::SplitByLoad { range } => decided.push(Decided::SplitByLoad { range, result: Err(error) }),
+            Then::MergeByLoad { ranges } => {
+                decided.push(Decided::MergedByLoad { ranges, result: Err(error) });
             }
             Then::Register { range, .. } => decided.push(Decided::Registered { range, result: Err(error) }),
             Then::End { segment } => decided.push(Decided::SegmentEnded { segment, result: Err(error) }),

@@ -15,6 +15,7 @@ mod once;
 mod orphans;
 mod produce;
 mod ranges;
+mod resize;
 mod retention;
 mod scrub;
 mod sequence;

@@ -67,6 +67,7 @@ pub use topic::{CreateTopic, Topic, TopicState};
 pub use types::RingArc;
 
 use crate::machine::{Envelope, Version};
+use split_merge::Wish;
 
 /// The replicated state of one vnode.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,8 +142,10 @@ impl Vnode {
             Command::SealTopic { topic } => self.of(topic)?.seal_topic(topic),
             Command::DeleteTopic { topic } => self.of(topic)?.delete_topic(topic),
             Command::BindTopicPolicy { topic, policy } => self.of(topic)?.bind_topic_policy(topic, policy),
-            Command::SplitRange { range } => self.of(range.topic)?.split_range(range),
-            Command::MergeRanges { a, b } => self.of(a.topic)?.merge_ranges(a, b),
+            Command::SplitRange { range } => self.of(range.topic)?.split_range(range, Wish::Asked),
+            Command::MergeRanges { a, b } => self.of(a.topic)?.merge_ranges(a, b, Wish::Asked),
+            Command::SplitByLoad { range } => self.of(range.topic)?.split_range(range, Wish::ByLoad),
+            Command::MergeByLoad { a, b } => self.of(a.topic)?.merge_ranges(a, b, Wish::ByLoad),
             Command::RegisterSegment(register) => {
                 self.of(register.segment.range.topic)?.register_segment(register)
             }

@@ -26,6 +26,8 @@ pub struct Range {
     pub next_segment_seq: SegmentSeq,
     /// Exclusive end of the last sealed segment; survives its removal.
     pub sealed_end: Offset,
+    /// How many splits that led here were asked for by nobody: so many merges may undo them the same way.
+    pub load_splits: u8,
 }
 
 /// What may be done with a range.
@@ -51,6 +53,7 @@ impl Range {
             parents,
             next_segment_seq: SegmentSeq(0),
             sealed_end: Offset::ZERO,
+            load_splits: 0,
         }
     }
 
@@ -153,6 +156,10 @@ impl Ranges {
 
     pub(super) fn leaf_count(&self, topic: TopicId) -> usize {
         self.leaves.get(&topic).map_or(0, BTreeMap::len)
+    }
+
+    pub(super) fn leaf_count_of_all(&self) -> usize {
+        self.leaves.values().map(BTreeMap::len).sum()
     }
 
     /// The leaf that owns a position.

@@ -80,6 +80,12 @@ impl Vnode {
         self.tables.ranges.leaves(topic)
     }
 
+    /// Leaf ranges of all topics. Takes time in proportion to the topics.
+    #[must_use]
+    pub fn leaf_count(&self) -> usize {
+        self.tables.ranges.leaf_count_of_all()
+    }
+
     /// The ranges that took a range's place, in the order of their spans: two after a split, one after a merge,
     /// none for a leaf.
     #[must_use]

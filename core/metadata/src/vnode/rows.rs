@@ -3,7 +3,7 @@
 //! ```text
 //! topic    = id:u128 name:blob bits:u8 hash:u8 state:u8 next range:u64
 //!            policy(opt_blob) arrived by(00 | 01 u128)
-//! range    = id span state:u8 parents(count:u32 u64*) next segment:u64 sealed end:u64
+//! range    = id span state:u8 parents(count:u32 u64*) next segment:u64 sealed end:u64 load splits:u8
 //! segment  = id start:u64 replicas(count:u32 u128*) opened:u64 state:u8 [length:u64 bytes:u64 at:u64]
 //! position = topic:u128 group:blob committed:u64 tiles(count:u32 tile*)
 //! ```
@@ -28,7 +28,7 @@ use crate::cluster::PolicyName;
 /// Bytes of the smallest topic.
 pub(super) const TOPIC_BYTES_MIN: usize = 16 + 4 + 1 + 1 + 1 + 8 + 1 + 1;
 /// Bytes of the smallest range.
-pub(super) const RANGE_BYTES_MIN: usize = 24 + 16 + 1 + 4 + 8 + 8;
+pub(super) const RANGE_BYTES_MIN: usize = 24 + 16 + 1 + 4 + 8 + 8 + 1;
 /// Bytes of the smallest segment.
 pub(super) const SEGMENT_BYTES_MIN: usize = 32 + 8 + 4 + 8 + 1;
 /// Bytes of the smallest position.
@@ -82,6 +82,7 @@ pub(super) fn put_range(out: &mut BytesMut, id: RangeId, range: &Range) {
     }
     out.put_u64(range.next_segment_seq.0);
     out.put_u64(range.sealed_end.0);
+    out.put_u8(range.load_splits);
 }
 
 pub(super) fn range(reader: &mut Reader) -> Result<(RangeId, Range), Error> {
@@ -97,7 +98,8 @@ pub(super) fn range(reader: &mut Reader) -> Result<(RangeId, Range), Error> {
     let parents = (0..count).map(|_| reader.u64().map(RangeSeq)).collect::<Result<_, _>>()?;
     let next_segment_seq = SegmentSeq(reader.u64()?);
     let sealed_end = Offset(reader.u64()?);
-    Ok((id, Range { span, state, parents, next_segment_seq, sealed_end }))
+    let load_splits = reader.u8()?;
+    Ok((id, Range { span, state, parents, next_segment_seq, sealed_end, load_splits }))
 }
 
 pub(super) fn put_segment(out: &mut BytesMut, id: SegmentId, segment: &Segment) {

@@ -15,7 +15,7 @@
 //! read_index_reply = 0 index:u64 | 1 hint:opt<u128> | 2
 //! ```
 //!
-//! The rest is in `copy`, `part` and `attend`. Maps and sets are in order and without repetition, so that a value has one encoding.
+//! The rest is in `copy`, `part`, `attend` and `load`. Maps and sets are in order and without repetition, so that a value has one encoding.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use types::{ControlPlaneId, FenceToken, Incarnation, NodeId, RaftIndex, Term, Vn
 
 use super::{
     Attributes, Follow, FollowReply, Forward, ForwardReply, Kind, Message, OfGroup, Propose, ProposeRefusal,
-    ProposeReply, ReadIndexReply, attend, copy, part,
+    ProposeReply, ReadIndexReply, attend, copy, load, part,
 };
 use crate::hello::{opt_u128, put_opt_u128, text};
 use crate::rope::Rope;
@@ -86,6 +86,7 @@ impl Message {
             Self::CommitReply(reply) => reply.encode(out.fields()),
             Self::Members(key) => key.encode(out.fields()),
             Self::MembersReply(reply) => reply.encode(out.fields()),
+            Self::Loads(loads) => load::encode_loads(loads, out.fields()),
         }
     }
 
@@ -151,6 +152,7 @@ impl Message {
             Kind::CommitReply => Self::CommitReply(attend::CommitReply::read(reader)?),
             Kind::Members => Self::Members(attend::Key::read(reader)?),
             Kind::MembersReply => Self::MembersReply(attend::MembersReply::read(reader)?),
+            Kind::Loads => Self::Loads(load::loads(reader)?),
         })
     }
 }

@@ -76,11 +76,13 @@ pub enum Kind {
     Members,
     /// [`Message::MembersReply`]
     MembersReply,
+    /// [`Message::Loads`]
+    Loads,
 }
 
 impl Kind {
     /// All of them, by number.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Raft,
         Self::RaftPart,
         Self::Attributes,
@@ -105,6 +107,7 @@ impl Kind {
         Self::CommitReply,
         Self::Members,
         Self::MembersReply,
+        Self::Loads,
     ];
 
     /// Its number in a frame.
@@ -135,6 +138,7 @@ impl Kind {
             Self::CommitReply => ANSWERS | 9,
             Self::Members => ASKS | 10,
             Self::MembersReply => ANSWERS | 10,
+            Self::Loads => SAYS | 5,
         }
     }
 
@@ -198,6 +202,7 @@ impl Message {
             Self::CommitReply(_) => Kind::CommitReply,
             Self::Members(_) => Kind::Members,
             Self::MembersReply(_) => Kind::MembersReply,
+            Self::Loads(_) => Kind::Loads,
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod attend;
 mod codec;
 pub mod copy;
 pub(crate) mod kind;
+pub mod load;
 pub mod part;
 
 use std::collections::BTreeMap;
@@ -76,6 +77,8 @@ pub enum Message {
     Members(attend::Key),
     /// Who they are.
     MembersReply(attend::MembersReply),
+    /// What ranges take whose metadata the receiver leads; at least one.
+    Loads(Vec<load::Load>),
 }
 
 /// An encoded Raft message and the group it belongs to.
@@ -278,7 +281,8 @@ impl Message {
             | Self::CommitAs(_)
             | Self::CommitReply(_)
             | Self::Members(_)
-            | Self::MembersReply(_) => StreamId::of(Class::Request, 0),
+            | Self::MembersReply(_)
+            | Self::Loads(_) => StreamId::of(Class::Request, 0),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What the values say about the work that nobody asks for: retention, orphans, scrub.
+//! What the values say about the work that nobody asks for: retention, orphans, scrub, splits and merges.
 
-use broker::upkeep::{OrphanSweep, Retention, Scrub};
+use broker::upkeep::{OrphanSweep, Resize, Retention, Scrub};
 
 use super::Values;
 
@@ -13,6 +13,8 @@ pub(crate) struct Upkeep {
     pub(crate) orphan_sweep: OrphanSweep,
     /// How sealed copies are verified.
     pub(crate) scrub: Scrub,
+    /// When ranges are split and merged.
+    pub(crate) resize: Resize,
 }
 
 pub(super) fn upkeep(values: &Values) -> Upkeep {
@@ -37,6 +39,17 @@ pub(super) fn upkeep(values: &Values) -> Upkeep {
             copies_per_pass: values.count("SCRUB_SEGMENTS_PER_TICK"),
             bytes_per_second: values.number("SCRUB_BYTES_PER_SECOND"),
         },
+        resize: Resize {
+            on: values.flag("AUTO_SPLIT"),
+            records_per_second: values.number("AUTO_SPLIT_RECORDS_PER_SECOND"),
+            bytes_per_second: values.number("AUTO_SPLIT_BYTES_PER_SECOND"),
+            held_bytes: values.number("AUTO_SPLIT_RANGE_BYTES"),
+            split_after: values.millis("AUTO_SPLIT_AFTER_MS"),
+            merge_after: values.millis("AUTO_MERGE_AFTER_MS"),
+            ranges_per_topic: values.count("AUTO_SPLIT_TOPIC_RANGES_MAX"),
+            ranges_in_cluster: values.count("AUTO_SPLIT_CLUSTER_RANGES_MAX"),
+            ..Resize::default()
+        },
     }
 }
 
@@ -57,10 +70,18 @@ mod tests {
 
     #[test]
     fn nothing_set_is_what_the_core_does_by_itself() {
-        let Upkeep { retention, orphan_sweep, scrub } = load(&[]);
+        let Upkeep { retention, orphan_sweep, scrub, resize } = load(&[]);
         assert_eq!(retention, Retention::default());
         assert_eq!(orphan_sweep, OrphanSweep::default());
         assert_eq!(scrub, Scrub::default());
+        assert_eq!(resize, Resize::default());
+    }
+
+    #[test]
+    fn splits_and_merges_can_be_switched_off_and_bounded() {
+        assert!(!load(&[("AUTO_SPLIT", "false")]).resize.on);
+        let set = load(&[("AUTO_SPLIT_AFTER_MS", "5"), ("AUTO_SPLIT_TOPIC_RANGES_MAX", "7")]).resize;
+        assert_eq!((set.split_after, set.ranges_per_topic), (Duration::from_millis(5), 7));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What retention, the search for orphans and the scrub have done.
+//! What retention, the search for orphans, the scrub, and splits and merges by load have done.
 
-use broker::upkeep::{Notice, Origin, Refused, Scrubbed};
+use broker::upkeep::{Limit, Notice, Origin, Refused, Scrubbed};
 use prometheus::{Histogram, IntCounter, IntCounterVec};
 
 use super::Maker;
@@ -20,6 +20,8 @@ pub(crate) struct UpkeepSeries {
     orphans: IntCounter,
     scrubbed: IntCounterVec,
     damaged: IntCounter,
+    resized: IntCounterVec,
+    limited: IntCounterVec,
 }
 
 impl UpkeepSeries {
@@ -72,10 +74,26 @@ impl UpkeepSeries {
                 "malachi_storage_integrity_failures_total",
                 "Sealed copies found not to be what was recorded of them",
             ),
+            resized: make.counters(
+                "malachi_ranges_resized_total",
+                "Ranges split, and pairs merged, because of what they took or held; by the node that leads their metadata",
+                &["change"],
+            ),
+            limited: make.counters(
+                "malachi_range_splits_refused_total",
+                "Times a range came to take or hold too much and was not split, by why; `explain range` tells it of each",
+                &["cause"],
+            ),
         };
         // A series that appears with the first failure cannot be watched for it.
         for result in [Scrubbed::Verified, Scrubbed::Repaired, Scrubbed::Damaged, Scrubbed::Unrepairable] {
             series.scrubbed.with_label_values(&[result_label(result)]).reset();
+        }
+        for change in ["split", "merge"] {
+            series.resized.with_label_values(&[change]).reset();
+        }
+        for cause in Limit::ALL.map(Limit::word).into_iter().chain(["metadata"]) {
+            series.limited.with_label_values(&[cause]).reset();
         }
         series
     }
@@ -104,6 +122,10 @@ impl UpkeepSeries {
             Notice::CopyDamaged { .. } => self.damaged.inc(),
             Notice::OrphanRemoved { .. } => self.orphans.inc(),
             Notice::OrphanSweepSkipped { .. } => {}
+            Notice::RangeSplit { .. } => self.resized.with_label_values(&["split"]).inc(),
+            Notice::RangesMerged { .. } => self.resized.with_label_values(&["merge"]).inc(),
+            Notice::RangeLimited { limit, .. } => self.limited.with_label_values(&[limit.word()]).inc(),
+            Notice::ResizeRefused { .. } => self.limited.with_label_values(&["metadata"]).inc(),
             Notice::Skipped { group, offsets, origin, exact, .. } => {
                 let reader = if group.is_some() { "group" } else { "none" };
                 let origin = match origin {

@@ -1,4 +1,4 @@
-//! Retention, orphans and scrub, as log lines.
+//! Retention, orphans, scrub, and splits and merges by load, as log lines.
 
 use broker::upkeep::{Notice, Origin, Scrubbed};
 
@@ -37,6 +37,18 @@ pub(super) fn log(notice: &Notice) {
         Notice::OrphanRemoved { segment } => {
             tracing::info!(%segment, "segment copy that no topic lists removed");
         }
+        Notice::RangeSplit { topic, range, records_per_second } => {
+            tracing::info!(topic, %range, records_per_second, "range split by load");
+        }
+        Notice::RangesMerged { topic, ranges: [low, high] } => {
+            tracing::info!(topic, range = %low, other = %high, "ranges merged by load");
+        }
+        Notice::RangeLimited { topic, range, limit } => {
+            tracing::warn!(topic, %range, reason = limit.word(), "range takes or holds too much and is not split");
+        }
+        Notice::ResizeRefused { range, detail } => {
+            tracing::info!(%range, reason = detail, "range not split or merged, looked at again");
+        }
         Notice::Skipped { held_back: None, .. } => {}
         Notice::Skipped { topic, group, range, to, offsets, origin, held_back: Some(held_back), .. } => {
             let group = group.as_deref();
@@ -66,6 +78,10 @@ pub(super) fn kind(notice: &Notice) -> &'static str {
         Notice::CopyDamaged { .. } => "copy_damaged",
         Notice::OrphanSweepSkipped { .. } => "orphan_sweep_skipped",
         Notice::OrphanRemoved { .. } => "orphan_removed",
+        Notice::RangeSplit { .. } => "range_split_by_load",
+        Notice::RangesMerged { .. } => "ranges_merged_by_load",
+        Notice::RangeLimited { .. } => "range_limited",
+        Notice::ResizeRefused { .. } => "resize_refused",
         Notice::Skipped { .. } => "reader_skipped",
     }
 }

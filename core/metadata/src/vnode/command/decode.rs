@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use types::codec::{self, Reader};
-use types::{FenceToken, Offset, WallTime};
+use types::{FenceToken, Offset, RangeId, WallTime};
 
 use super::{Command, kind};
 use crate::machine::{Envelope, Version};
@@ -45,7 +45,9 @@ fn version_1(kind: u16, reader: &mut Reader) -> Option<Decoded<Command>> {
         kind::DELETE_TOPIC => topic_id(reader).map(|topic| Command::DeleteTopic { topic }),
         kind::BIND_TOPIC_POLICY => bind_topic_policy(reader),
         kind::SPLIT_RANGE => range_id(reader).map(|range| Command::SplitRange { range }),
-        kind::MERGE_RANGES => merge_ranges(reader),
+        kind::MERGE_RANGES => two_ranges(reader).map(|[a, b]| Command::MergeRanges { a, b }),
+        kind::SPLIT_BY_LOAD => range_id(reader).map(|range| Command::SplitByLoad { range }),
+        kind::MERGE_BY_LOAD => two_ranges(reader).map(|[a, b]| Command::MergeByLoad { a, b }),
         kind::REGISTER_SEGMENT => register_segment(reader),
         kind::SEAL_SEGMENT => seal_segment(reader),
         kind::SET_SEGMENT_REPLICAS => set_segment_replicas(reader),
@@ -75,9 +77,8 @@ fn bind_topic_policy(reader: &mut Reader) -> Decoded<Command> {
     Ok(Command::BindTopicPolicy { topic, policy: reader.opt_blob()? })
 }
 
-fn merge_ranges(reader: &mut Reader) -> Decoded<Command> {
-    let a = range_id(reader)?;
-    Ok(Command::MergeRanges { a, b: range_id(reader)? })
+fn two_ranges(reader: &mut Reader) -> Decoded<[RangeId; 2]> {
+    Ok([range_id(reader)?, range_id(reader)?])
 }
 
 fn register_segment(reader: &mut Reader) -> Decoded<Command> {

@@ -23,8 +23,8 @@ impl Command {
                 out.put_u128(topic.0);
                 out.put_opt_blob(policy.as_deref());
             }
-            Self::SplitRange { range } => put_range_id(&mut out, *range),
-            Self::MergeRanges { a, b } => {
+            Self::SplitRange { range } | Self::SplitByLoad { range } => put_range_id(&mut out, *range),
+            Self::MergeRanges { a, b } | Self::MergeByLoad { a, b } => {
                 put_range_id(&mut out, *a);
                 put_range_id(&mut out, *b);
             }
@@ -77,6 +77,8 @@ impl Command {
             Self::InsertTopic { .. } => kind::INSERT_TOPIC,
             Self::SetArc(_) => kind::SET_ARC,
             Self::Upgrade { .. } => kind::UPGRADE,
+            Self::SplitByLoad { .. } => kind::SPLIT_BY_LOAD,
+            Self::MergeByLoad { .. } => kind::MERGE_BY_LOAD,
         }
     }
 }

@@ -35,6 +35,8 @@ mod kind {
     pub(super) const INSERT_TOPIC: u16 = 16;
     pub(super) const SET_ARC: u16 = 17;
     pub(super) const UPGRADE: u16 = 18;
+    pub(super) const SPLIT_BY_LOAD: u16 = 19;
+    pub(super) const MERGE_BY_LOAD: u16 = 20;
 }
 
 /// Something to agree on.
@@ -66,6 +68,18 @@ pub enum Command {
     },
     /// Replaces two active ranges, the halves of one block, by one range over both.
     MergeRanges {
+        /// One half.
+        a: RangeId,
+        /// The other.
+        b: RangeId,
+    },
+    /// The same as a split that nobody asked for: what comes of it may be merged the same way.
+    SplitByLoad {
+        /// Which range.
+        range: RangeId,
+    },
+    /// Replaces two active ranges that came of such splits by one range over both.
+    MergeByLoad {
         /// One half.
         a: RangeId,
         /// The other.

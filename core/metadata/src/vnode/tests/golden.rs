@@ -41,6 +41,9 @@ fn commands() -> Vec<Command> {
         Command::SplitRange { range: ROOT },
         Command::SplitRange { range: range(2) },
         Command::MergeRanges { a: range(4), b: range(3) },
+        Command::SplitByLoad { range: range(5) },
+        Command::SplitByLoad { range: range(6) },
+        Command::MergeByLoad { a: range(8), b: range(9) },
         commit("readers", vec![Tile { range: RangeSeq(5), ..tile(12, 16, 9) }]),
         Command::SetSegmentReplicas(SetSegmentReplicas {
             segment: segment(1),
@@ -91,7 +94,7 @@ fn the_snapshot_is_the_golden_one() {
 #[test]
 fn the_commands_are_the_golden_ones() {
     let kinds: BTreeSet<u8> = commands().iter().map(|command| command.encode()[3]).collect();
-    assert_eq!(kinds, (1..=18).collect(), "every kind has a golden entry");
+    assert_eq!(kinds, (1..=20).collect(), "every kind has a golden entry");
     let lines: Vec<String> = commands().iter().map(|command| hex(&command.encode())).collect();
     assert_eq!(lines.join("\n"), include_str!("../golden/commands-1.hex").trim());
 }

@@ -79,8 +79,10 @@ impl Naive {
                 topic.policy = policy.as_ref().map(|name| name.to_vec());
                 Reply::PolicyBound
             }
-            Command::SplitRange { range } => self.split(*range)?,
-            Command::MergeRanges { a, b } => self.merge(*a, *b)?,
+            Command::SplitRange { range } => self.split(*range, false)?,
+            Command::MergeRanges { a, b } => self.merge(*a, *b, false)?,
+            Command::SplitByLoad { range } => self.split(*range, true)?,
+            Command::MergeByLoad { a, b } => self.merge(*a, *b, true)?,
             Command::RegisterSegment(register) => self.register(register)?,
             Command::SealSegment(seal) => self.seal(seal)?,
             Command::SetSegmentReplicas(set) => {
@@ -204,7 +206,7 @@ impl Naive {
         let (id, name) = (create.id, create.name.to_vec());
         let (policy, arrived_by, ranges, groups) = (None, None, Vec::new(), Vec::new());
         let mut topic = NaiveTopic { id, name, sealed: false, policy, arrived_by, ranges, groups };
-        let root = topic.add(0, PLACES as u64, vec![]);
+        let root = topic.add((0, PLACES as u64), vec![], 0);
         self.topics.push(topic);
         self.topics.sort_by_key(|topic| topic.id);
         Ok(Reply::TopicCreated { root })
@@ -231,21 +233,22 @@ impl Naive {
         if range.state == RangeState::Active { Ok((range.start, range.end)) } else { Err(Refusal::Sealed) }
     }
 
-    fn split(&mut self, id: RangeId) -> Result<Reply, Refusal> {
+    fn split(&mut self, id: RangeId, by_load: bool) -> Result<Reply, Refusal> {
         self.admit(id.topic)?;
         let (start, end) = self.open(id)?;
         if end - start < 2 {
             return Err(Refusal::CannotSplit);
         }
         let middle = start + (end - start) / 2;
+        let load_splits = if by_load { self.range_mut(id).unwrap().load_splits + 1 } else { 0 };
         self.range_mut(id).unwrap().state = RangeState::Replaced;
         let topic = self.topic_mut(id.topic).unwrap();
-        let left = topic.add(start, middle, vec![id.seq.0]);
-        let right = topic.add(middle, end, vec![id.seq.0]);
+        let left = topic.add((start, middle), vec![id.seq.0], load_splits);
+        let right = topic.add((middle, end), vec![id.seq.0], load_splits);
         Ok(Reply::RangeSplit { left, right })
     }
 
-    fn merge(&mut self, a: RangeId, b: RangeId) -> Result<Reply, Refusal> {
+    fn merge(&mut self, a: RangeId, b: RangeId, by_load: bool) -> Result<Reply, Refusal> {
         self.admit(a.topic)?;
         let (a_span, b_span) = (self.open(a)?, self.open(b)?);
         if a.topic != b.topic {
@@ -258,11 +261,17 @@ impl Naive {
         if middle != next || middle - start != end - next || !start.is_multiple_of(size) {
             return Err(Refusal::NotBuddies);
         }
+        let of = [a, b].map(|id| self.range_mut(id).unwrap().load_splits);
+        let load_splits = match (by_load, of) {
+            (false, _) => 0,
+            (true, [0, _] | [_, 0]) => return Err(Refusal::NotBuddies),
+            (true, [a, b]) => a.min(b) - 1,
+        };
         let topic = self.topic_mut(a.topic).unwrap();
         for seq in [low, high] {
             topic.range_mut(RangeSeq(seq)).unwrap().state = RangeState::Replaced;
         }
-        Ok(Reply::RangesMerged { child: topic.add(start, end, vec![low, high]) })
+        Ok(Reply::RangesMerged { child: topic.add((start, end), vec![low, high], load_splits) })
     }
 
     fn register(&mut self, register: &RegisterSegment) -> Result<Reply, Refusal> {

@@ -195,3 +195,20 @@ fn a_topic_has_a_bounded_number_of_active_ranges() {
 fn refused_by(vnode: &mut Vnode, command: &Command, refusal: Refusal) {
     assert_eq!(run(vnode, command), Reply::Refused(refusal));
 }
+
+/// What a person asked for stays: only what came of splits by load is merged by load, as many levels as were split.
+#[test]
+fn a_merge_by_load_undoes_splits_by_load_only() {
+    let mut vnode = vnode();
+    split(&mut vnode, 0);
+    refused_by(&mut vnode, &Command::MergeByLoad { a: range(1), b: range(2) }, Refusal::NotBuddies);
+    run(&mut vnode, &Command::SplitByLoad { range: range(1) });
+    run(&mut vnode, &Command::SplitByLoad { range: range(3) });
+    assert_eq!([1, 3, 5].map(|seq| vnode.range(range(seq)).unwrap().load_splits), [0, 1, 2]);
+    run(&mut vnode, &Command::MergeByLoad { a: range(6), b: range(5) });
+    run(&mut vnode, &Command::MergeByLoad { a: range(7), b: range(4) });
+    assert_eq!(active(&vnode), [8, 2]);
+    assert_eq!(vnode.range(range(8)).unwrap().load_splits, 0);
+    refused_by(&mut vnode, &Command::MergeByLoad { a: range(8), b: range(2) }, Refusal::NotBuddies);
+    assert_eq!(merge(&mut vnode, 8, 2), 9, "a person may");
+}

@@ -228,8 +228,14 @@ pub(super) fn entry_of(step: &Step, vnode: &Vnode, aside: &mut Aside) -> Option<
             let policy = policy.map(|name| Bytes::from_static(name.as_bytes()));
             Some(Command::BindTopicPolicy { topic: a_topic(vnode, *topic), policy })
         }
+        Step::Split(at) if at % 2 == 0 => {
+            picked(active_ranges(vnode), at / 2).map(|(range, _)| Command::SplitByLoad { range })
+        }
         Step::Split(at) => picked(active_ranges(vnode), *at).map(|(range, _)| Command::SplitRange { range }),
         Step::SplitAny(at) => picked(all_ranges(vnode), *at).map(|(range, _)| Command::SplitRange { range }),
+        Step::Merge(at) if at % 2 == 0 => {
+            picked(buddies(vnode), at / 2).map(|(a, b)| Command::MergeByLoad { a, b })
+        }
         Step::Merge(at) => picked(buddies(vnode), *at).map(|(a, b)| Command::MergeRanges { a, b }),
         Step::MergeAny(a, b) => picked(all_ranges(vnode), *a)
             .zip(picked(all_ranges(vnode), *b))

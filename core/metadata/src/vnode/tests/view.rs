@@ -39,6 +39,7 @@ pub(super) struct NaiveRange {
     pub(super) parents: Vec<u64>,
     pub(super) next_segment: u64,
     pub(super) sealed_end: u64,
+    pub(super) load_splits: u8,
     /// By number.
     pub(super) segments: Vec<(u64, Segment)>,
 }
@@ -76,10 +77,19 @@ impl NaiveTopic {
         self.ranges.get_mut(usize::try_from(seq.0).ok()?)
     }
 
-    pub(super) fn add(&mut self, start: u64, end: u64, parents: Vec<u64>) -> RangeId {
+    pub(super) fn add(&mut self, (start, end): (u64, u64), parents: Vec<u64>, load_splits: u8) -> RangeId {
         let (next_segment, sealed_end, segments) = (0, 0, Vec::new());
         let state = RangeState::Active;
-        self.ranges.push(NaiveRange { start, end, state, parents, next_segment, sealed_end, segments });
+        self.ranges.push(NaiveRange {
+            start,
+            end,
+            state,
+            parents,
+            next_segment,
+            sealed_end,
+            load_splits,
+            segments,
+        });
         RangeId { topic: self.id, seq: RangeSeq(self.ranges.len() as u64 - 1) }
     }
 }
@@ -132,6 +142,7 @@ fn observe_range(vnode: &Vnode, id: RangeId) -> NaiveRange {
         parents: range.parents.iter().map(|seq| seq.0).collect(),
         next_segment: range.next_segment_seq.0,
         sealed_end: range.sealed_end.0,
+        load_splits: range.load_splits,
         segments: vnode.segments_of(id).map(|(id, segment)| (id.seq.0, segment.clone())).collect(),
     }
 }
