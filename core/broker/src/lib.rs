@@ -39,6 +39,7 @@ mod login;
 pub mod meta;
 mod orphans;
 mod outlet;
+mod owner;
 mod peers;
 mod place;
 pub mod planted;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use storage::disk::Completion;
 use storage::store::{self, Store};
-use types::{Instant, NodeId, Offset, RangeId, SegmentId, TopicId, WallTime};
+use types::{Instant, NodeId, RangeId, SegmentId, TopicId, WallTime};
 use wire::Reason;
 
 use crate::action::{Action, Actions, Notice, Reply, Stop};
@@ -23,8 +23,8 @@ use crate::auth::Session;
 use crate::config::Config;
 use crate::control::Control;
 use crate::copies::{Copies, CopyAnswer};
-use crate::event::{Admin, CallId, ConnectionId, Event, PeerEvent, Request, RequestId, Volume};
-use crate::explain::{Explains, Spot};
+use crate::event::{Admin, ConnectionId, Event, PeerEvent, Request, RequestId, Volume};
+use crate::explain::Explains;
 use crate::fetch::Parked;
 use crate::followers::Looks;
 use crate::groups::{Attending, Groups};
@@ -34,6 +34,7 @@ use crate::liveness::Liveness;
 use crate::meta::{Decided, Meta, Purpose};
 use crate::orphans::Orphans;
 use crate::outlet::Outlets;
+pub(crate) use crate::owner::Owner;
 use crate::produce::Load;
 use crate::random::Random;
 use crate::reading::Reads;
@@ -151,65 +152,6 @@ pub(crate) struct Core {
     store_tick_at: Instant,
     wake_at: Option<Instant>,
     pub(crate) out: Actions,
-}
-
-/// Whose request to the store it was.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Owner {
-    /// The append of a range that ends there (exclusive). Named, because one that finds the store full is
-    /// answered before those that were made earlier.
-    Append { segment: SegmentId, end: Offset },
-    /// The copy a range is about to open.
-    Create(SegmentId),
-    /// An ending's fence.
-    Fence(SegmentId),
-    /// An ending that found the copy sealed.
-    Inspect(SegmentId),
-    /// An ending's seal.
-    Seal(SegmentId),
-    /// A copy on another node, of a segment that this node is primary of; the answer is of no consequence when the
-    /// segment has ended.
-    Follow { segment: SegmentId, follower: usize, round: u32, bulk: bool },
-    /// What a follower lacks.
-    FollowRead { segment: SegmentId, follower: usize, round: u32 },
-    /// A copy nobody lists any more.
-    Delete(SegmentId),
-    /// A sealed copy that is read through.
-    Scrub(SegmentId),
-    /// A search for a time.
-    Seek { id: RequestId, segment: SegmentId },
-    /// Everybody who waits for this read.
-    Read { segment: SegmentId, from: Offset },
-    /// Another node. Of what it asked: the bytes it is counted with, and whether it goes behind what is urgent.
-    Served { node: NodeId, call: CallId, segment: SegmentId, bulk: bool, bytes: usize },
-    /// What is done so that segments end and copies are whole.
-    Heal { step: u64, bulk: bool },
-    /// Somebody who wants to know how copies are.
-    Look { number: u64, spot: Spot },
-    /// A range that begins a segment and wants to know what earlier ones say of producers.
-    Producers { range: RangeId, turn: u64 },
-}
-
-impl Owner {
-    /// Whether what it sends to other nodes goes behind what is urgent.
-    pub(crate) fn is_bulk(self) -> bool {
-        match self {
-            Self::Heal { bulk, .. } | Self::Follow { bulk, .. } => bulk,
-            Self::Append { .. }
-            | Self::FollowRead { .. }
-            | Self::Create(_)
-            | Self::Fence(_)
-            | Self::Inspect(_)
-            | Self::Seal(_)
-            | Self::Delete(_)
-            | Self::Scrub(_)
-            | Self::Seek { .. }
-            | Self::Read { .. }
-            | Self::Look { .. }
-            | Self::Producers { .. }
-            | Self::Served { .. } => false,
-        }
-    }
 }
 
 impl Node {
