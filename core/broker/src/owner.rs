@@ -2,7 +2,7 @@
 //!
 //! Owns the list of those who ask. What each does with its answer is in its own file.
 
-use types::{NodeId, Offset, SegmentId};
+use types::{NodeId, Offset, RangeId, SegmentId};
 
 use crate::event::{CallId, RequestId};
 use crate::explain::Spot;

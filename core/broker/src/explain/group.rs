@@ -52,7 +52,13 @@ impl Node {
                 *waiting == 0 && u128::from(member.idle_ms) >= SILENT_AFTER.as_millis()
             });
         let longest = info.members.iter().map(|member| member.idle_ms).min();
-        let cause = if info.members.is_empty() && committed.is_none() {
+        let cause = if let Some(left) = self.gathers_for(key) {
+            let text = format!("{here} coordinates it since a moment ago, and waits for members there are");
+            let next = "members go on with what they had; then ranges are given out";
+            let cause = Cause::waits("gathering", text, next);
+            facts.push(("gathers_for_ms", left.as_millis().to_string()));
+            cause
+        } else if info.members.is_empty() && committed.is_none() {
             let text = format!("nobody reads as it at {here}, and it never committed a position");
             Cause::stands(
                 "unknown",

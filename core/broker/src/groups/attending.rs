@@ -23,8 +23,8 @@ use crate::event::{AskId, ConnectionId, Fetch, RequestId};
 pub(super) const BEAT: Duration = Duration::from_secs(3);
 /// Pause before a question that came to nothing is asked again.
 pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// How long whoever waits for a share does so while there is none.
-pub(super) const WAIT: Duration = Duration::from_secs(2);
+/// How long whoever waits for a share does so while there is none: a coordinator that is new takes a while.
+pub(super) const WAIT: Duration = Duration::from_secs(4);
 /// How long a share waits for the tables here.
 pub(super) const RIPEN_WITHIN: Duration = Duration::from_secs(2);
 /// How long a member lives after it was heard last.
@@ -121,6 +121,11 @@ impl Attending {
     pub(crate) fn share(&self, key: &Key, member: &MemberName) -> Option<(Generation, &[RangeSeq])> {
         let held = self.groups.get(key)?.members.get(member)?.share.as_ref()?;
         Some((held.generation, &held.ranges))
+    }
+
+    /// Whether a member of a group has one.
+    pub(super) fn has_shares(&self, key: &Key) -> bool {
+        self.groups.get(key).is_some_and(|group| group.members.values().any(|of| of.share.is_some()))
     }
 
     pub(super) fn get(&mut self, key: &Key, member: &MemberName) -> Option<&mut Attendee> {

@@ -92,7 +92,9 @@ impl Node {
             let hint = self.coordinator(key.topic).filter(|hint| *hint != self.core.config.node);
             return Some(Standing::NotCoordinator { hint });
         }
-        self.take_over(key);
+        if !self.gathers(key, attends.known) {
+            self.take_over(key);
+        }
         let now = self.core.now;
         if *leaves {
             let held = self.groups.groups.get(key).and_then(|group| group.members.get(member)?.held);
@@ -126,7 +128,8 @@ impl Node {
         room: &mut usize,
     ) -> Standing {
         let Some(group) = self.groups.groups.get(&attends.key) else { return Standing::Again };
-        if group.generation == attends.known {
+        // Until everybody has been heard each goes on with what it has.
+        if group.gathers() || group.generation == attends.known {
             return Standing::Same;
         }
         // Looked through once for all members of the group.

@@ -41,6 +41,9 @@ impl Node {
     /// Registers a member, or hears that it is alive, and looks for its share.
     pub(crate) fn attend(&mut self, key: &Key, member: &MemberName) -> Result<Attendance, Full> {
         if self.coordinates(key) {
+            if self.gathers(key, Generation(0)) {
+                return self.attend_gathering(key, member);
+            }
             self.take_over(key);
             return self.join(key, member).map(Attendance::Share);
         }
@@ -146,6 +149,7 @@ impl Node {
             self.groups.look_at = now.plus(LOOK_EVERY);
             self.hand_over_lost();
         }
+        self.end_gathering();
         self.tell_fronts();
         self.keep_commits();
         self.ripen();
@@ -153,7 +157,12 @@ impl Node {
         let mut batches: BTreeMap<NodeId, Vec<AskedOf>> = BTreeMap::new();
         while let Some((key, member)) = self.attending.take_due(now) {
             if self.coordinates(&key) {
-                self.take_over(&key);
+                if self.gathers(&key, Generation(0)) {
+                    let at = self.gathered_at(&key).plus(ROOM_AFTER);
+                    self.attending.ask_again(&key, &member, at);
+                } else {
+                    self.take_over(&key);
+                }
                 continue;
             }
             if let Some((to, asked)) = self.turn_of(key, member, &mut changed) {
@@ -171,7 +180,11 @@ impl Node {
         let look = (!self.groups.groups.is_empty()).then_some(self.groups.look_at);
         // The tables come with steps of their own.
         let ripe = self.attending.unripe.first().map(|_| self.core.now.plus(RIPEN_WITHIN));
-        [look, ripe, self.attending.next_due(), self.attending.commits.next_due()].into_iter().flatten().min()
+        let gathered = self.next_gathered();
+        [look, ripe, gathered, self.attending.next_due(), self.attending.commits.next_due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// What is to be asked about a member whose turn it is, and of whom.

@@ -16,6 +16,7 @@ mod attending;
 mod commits;
 mod coordinator;
 mod front;
+mod gathering;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -59,6 +60,7 @@ pub(crate) struct Groups {
     changed: BTreeSet<Key>,
     /// When it is looked next whether others coordinate them by now.
     look_at: Instant,
+    leads: gathering::Leads,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,8 @@ struct Group {
     assignment: Assignment,
     /// Other nodes that members are connected to, and when each spoke of one last.
     fronts: BTreeMap<NodeId, Instant>,
+    /// Until then no range is anybody's: the coordinator is new, and members there are may not have been heard.
+    gather_until: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +85,16 @@ struct Member {
 }
 
 impl Group {
+    fn new(generation: Generation) -> Self {
+        Self {
+            generation,
+            members: BTreeMap::new(),
+            assignment: Assignment::default(),
+            fronts: BTreeMap::new(),
+            gather_until: None,
+        }
+    }
+
     fn next(&self) -> Generation {
         Generation(self.generation.0 + 1)
     }
@@ -90,6 +104,9 @@ impl Group {
     }
 
     fn set_ranges(&mut self, vnode: &Vnode, topic: TopicId) -> bool {
+        if self.gathers() {
+            return false;
+        }
         let next = self.next();
         let parents = |id: RangeId| {
             let listed = vnode.range(id).map(|range| range.parents.clone()).unwrap_or_default();
@@ -109,6 +126,10 @@ impl Groups {
     /// When [`Node::evict_members`] has something to look for.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         self.tick_at.filter(|_| !self.groups.is_empty())
+    }
+
+    fn start_ticks(&mut self, now: Instant) {
+        self.tick_at.get_or_insert(now.plus(Duration::from_millis(limits::MEMBER_TICK_MS)));
     }
 
     /// Groups with members, and their members.
@@ -155,7 +176,7 @@ impl Groups {
         holder: &CursorMember,
         tiles: Vec<Tile>,
     ) -> Vec<Tile> {
-        let Some(group) = self.groups.get(key) else { return tiles };
+        let Some(group) = self.groups.get(key).filter(|group| !group.gathers()) else { return tiles };
         if group.generation == holder.generation && group.members.contains_key(&holder.member) {
             return tiles;
         }
@@ -212,10 +233,8 @@ impl Node {
                 return Err(Full);
             }
             let generation = self.first_generation(key.topic);
-            let (members, assignment, fronts) = (BTreeMap::new(), Assignment::default(), BTreeMap::new());
-            self.groups.groups.insert(key.clone(), Group { generation, members, assignment, fronts });
-            let tick_at = self.core.now.plus(Duration::from_millis(limits::MEMBER_TICK_MS));
-            self.groups.tick_at.get_or_insert(tick_at);
+            self.groups.groups.insert(key.clone(), Group::new(generation));
+            self.groups.start_ticks(self.core.now);
         }
         let vnode = self.core.meta.of(key.topic);
         let group = self.groups.groups.get_mut(key).expect("it was there or was inserted above");
@@ -229,6 +248,9 @@ impl Node {
         let first = group.members.is_empty();
         group.members.insert(member.clone(), of);
         let next = group.next();
+        if group.gathers() {
+            return Ok(true);
+        }
         if first {
             group.set_ranges(vnode, key.topic);
         } else if group.assignment.join(member, next) {
@@ -240,7 +262,7 @@ impl Node {
     /// What a member reads now.
     pub(crate) fn share(&self, key: &Key, member: &MemberName) -> Share {
         let vnode = self.core.meta.of(key.topic);
-        let group = self.groups.groups.get(key);
+        let group = self.groups.groups.get(key).filter(|group| !group.gathers());
         if group.is_none()
             && let Some((generation, ranges)) = self.attending.share(key, member)
         {
@@ -304,7 +326,7 @@ impl Node {
         if group.members.remove(member).is_none() {
             return;
         }
-        if group.members.is_empty() {
+        if group.members.is_empty() && !group.gathers() {
             self.forget_group(key);
             return;
         }
@@ -368,7 +390,7 @@ impl Node {
 
     /// Whoever reads as a member of the group looks at its new share.
     fn assigned(&mut self, key: &Key) {
-        let Some(group) = self.groups.groups.get(key) else { return };
+        let Some(group) = self.groups.groups.get(key).filter(|group| !group.gathers()) else { return };
         let Some(name) = self.topic_name(key.topic) else { return };
         self.core.notice(Notice::Assigned {
             topic: String::from_utf8_lossy(&name).into_owned(),

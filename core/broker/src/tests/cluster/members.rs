@@ -231,6 +231,43 @@ fn another_coordinator_goes_on_with_the_members_that_are_there() {
     assert_eq!(numbers(&round(&mut cluster, &stay)), (60..120).collect::<Vec<_>>(), "each its own, again");
 }
 
+/// Whoever attends first at a new coordinator is not given everything: each goes on with what it had, so that nothing is
+/// read twice, and one that comes new waits for a moment.
+#[test]
+fn a_new_coordinator_waits_for_the_members_there_are() {
+    let mut cluster = begun();
+    let leader = coordinator(&cluster);
+    let others = [(leader + 1) % 3, (leader + 2) % 3];
+    let stay = [(others[0], "a"), (others[1], "b"), (others[0], "d"), (others[1], "e")];
+    join(&mut cluster, &stay);
+    cluster.cut_off(leader);
+    cluster.until("another leads", |cluster| {
+        others.iter().any(|node| cluster.nodes[*node].node.core.meta.leads(home(cluster)))
+    });
+    put(&mut cluster, others[0], 0..120);
+    // One that nobody has heard of before comes first of all.
+    let asked = cluster.nodes[others[0]].send(Request::Fetch(as_member("new")));
+    cluster.pump();
+    assert_eq!(cluster.nodes[others[0]].reply(asked), None, "it waits");
+    let mut read = Vec::new();
+    for _ in 0..40 {
+        for (node, who) in stay {
+            let page = page(&mut cluster, node, &as_member(who));
+            store(&mut cluster, node, &page.cursor);
+            read.push(page);
+        }
+        cluster.pass(Duration::from_millis(100));
+    }
+    let answer = cluster.nodes[others[0]].reply(asked);
+    let Some(Reply::Fetched(fetched)) = answer else { panic!("{answer:?}") };
+    read.push(Page::of(fetched));
+    for _ in 0..3 {
+        read.extend(round(&mut cluster, &stay));
+        read.extend(round(&mut cluster, &[(others[0], "new")]));
+    }
+    assert_eq!(numbers(&read), (0..120).collect::<Vec<_>>(), "each once");
+}
+
 #[test]
 fn a_coordinator_that_lost_the_lead_is_a_front_like_any_other() {
     let mut cluster = begun();
