@@ -445,7 +445,7 @@ fn run_records(
     let Tally { runs, failures, seconds } =
         run_seeds(arguments, |seed| run(seed, options).map(|summary| total.add(summary)));
     println!(
-        "records: {runs} seeds, {} nodes, {} lifetimes, {} power cuts, {} partitions, {} records acknowledged, {} unknown, {} refused, {} due, {} read, {} reads failed, {} looks at disks, {} copies damaged, {} nodes removed, {} lost, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+        "records: {runs} seeds, {} nodes, {} lifetimes, {} power cuts, {} partitions, {} records acknowledged, {} unknown, {} refused, {} requests repeated, {} forgotten, {} due, {} read, {} reads failed, {} looks at disks, {} copies damaged, {} nodes removed, {} lost, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
         total.nodes,
         total.lives,
         total.cuts,
@@ -453,6 +453,8 @@ fn run_records(
         total.records_acknowledged,
         total.records_unknown,
         total.records_refused,
+        total.repeated,
+        total.forgotten,
         total.records_due,
         total.records_read,
         total.reads_failed,

@@ -202,8 +202,9 @@ pub const PRODUCER_REQUESTS_PER_RANGE_MAX: usize = 65_536;
 pub const PRODUCER_REQUESTS_PER_NODE_MAX: usize = 2_000_000;
 /// A producer that is silent for longer is forgotten, milliseconds.
 pub const PRODUCER_IDLE_MS: u64 = 15 * 60 * 1000;
-/// A request may have been born so much later than it is here, milliseconds: clocks differ.
-pub const PRODUCER_AHEAD_MS: u64 = 60_000;
+/// A request may have been born so much later than it is here, milliseconds: clocks differ, and one that is far off must
+/// not stop a topic.
+pub const PRODUCER_AHEAD_MS: u64 = 24 * 3_600_000;
 /// Bytes of earlier frames read for what they say of producers, for one range that begins a segment.
 pub const PRODUCER_READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Reads for that.

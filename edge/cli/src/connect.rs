@@ -35,6 +35,9 @@ pub(crate) struct Connect {
     /// Broker's port
     #[arg(long, env = "MALACHI_PORT", default_value_t = 4040, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
+    /// Further brokers of the same cluster, host:port, asked when that one does not answer
+    #[arg(long = "other", env = "MALACHI_OTHERS", value_name = "HOST:PORT", value_delimiter = ',')]
+    others: Vec<String>,
     /// User, its password in MALACHI_PASS; without it the command's user of development brokers
     #[arg(long, env = "MALACHI_USER")]
     user: Option<String>,
@@ -112,7 +115,8 @@ impl Connect {
             Err(std::env::VarError::NotPresent) => default.password.to_owned(),
             Err(std::env::VarError::NotUnicode(_)) => bail!("MALACHI_PASS is not UTF-8"),
         };
-        Ok(Options { tls, ..Options::new(self.address(), self.user(default), password) })
+        let others = self.others.clone();
+        Ok(Options { tls, others, ..Options::new(self.address(), self.user(default), password) })
     }
 
     /// Connects and authenticates.
@@ -157,6 +161,7 @@ impl Connect {
             }
             Error::Refused(_)
             | Error::RefusedUnknown(_)
+            | Error::InDoubt(_)
             | Error::TimedOut
             | Error::Protocol(_)
             | Error::Misuse(_)

@@ -14,6 +14,9 @@ pub enum Error {
     /// The same, with a reason that a later broker knows and this build does not.
     #[error("{0}")]
     RefusedUnknown(String),
+    /// The last of several attempts was refused, and an earlier one, which was not answered, may have been stored.
+    #[error("{0}; an earlier attempt was not answered and may be stored")]
+    InDoubt(Arc<Self>),
     /// The operating system reported a failure; the request may have arrived.
     #[error("{0}")]
     Network(Arc<io::Error>),
@@ -53,6 +56,7 @@ impl Error {
             Self::Refused(reason) => reason.effect(),
             Self::Unconnected(_) | Self::Tls(_) | Self::Misuse(_) | Self::TooLarge { .. } => Effect::None,
             Self::RefusedUnknown(_)
+            | Self::InDoubt(_)
             | Self::Network(_)
             | Self::Closed
             | Self::TimedOut
@@ -65,6 +69,7 @@ impl Error {
     pub fn reason(&self) -> Option<Reason> {
         match self {
             Self::Refused(reason) => Some(*reason),
+            Self::InDoubt(last) => last.reason(),
             Self::RefusedUnknown(_)
             | Self::Network(_)
             | Self::Unconnected(_)
@@ -82,6 +87,7 @@ impl Error {
     pub fn is_network(&self) -> bool {
         match self {
             Self::Network(_) | Self::Unconnected(_) | Self::Closed => true,
+            Self::InDoubt(last) => last.is_network(),
             Self::Refused(_)
             | Self::RefusedUnknown(_)
             | Self::Tls(_)
@@ -99,6 +105,7 @@ impl Error {
         match self {
             Self::Network(_) | Self::Unconnected(_) | Self::Closed | Self::TimedOut => true,
             Self::Refused(reason) => *reason == Reason::ServerShutdown,
+            Self::InDoubt(last) => last.lost_connection(),
             Self::RefusedUnknown(_)
             | Self::Tls(_)
             | Self::Protocol(_)

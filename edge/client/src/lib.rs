@@ -21,6 +21,8 @@
 pub mod backoff;
 pub mod batch;
 mod error;
+#[cfg(feature = "tcp")]
+mod identity;
 pub mod link;
 #[cfg(feature = "tcp")]
 mod tcp;

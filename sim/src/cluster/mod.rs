@@ -82,6 +82,10 @@ pub struct Summary {
     pub records_unknown: u64,
     /// See above.
     pub records_refused: u64,
+    /// Produce requests sent again, and those refused because nobody remembered.
+    pub repeated: u64,
+    /// See above.
+    pub forgotten: u64,
     /// Records that had to be read in the end.
     pub records_due: u64,
     /// Records given to readers.
@@ -123,6 +127,8 @@ impl Summary {
         self.records_acknowledged += other.records_acknowledged;
         self.records_unknown += other.records_unknown;
         self.records_refused += other.records_refused;
+        self.repeated += other.repeated;
+        self.forgotten += other.forgotten;
         self.records_due += other.records_due;
         self.records_read += other.records_read;
         self.reads_failed += other.reads_failed;

@@ -50,6 +50,7 @@ pub mod inv_49;
 pub mod inv_50;
 pub mod inv_51;
 pub mod inv_52;
+pub mod inv_53;
 pub mod p_37;
 pub mod p_38;
 

@@ -23,9 +23,9 @@ use crate::print;
 const LINGER: Duration = Duration::from_millis(5);
 /// Between two records of `--continuous`.
 const CONTINUOUS_PAUSE: Duration = Duration::from_secs(1);
-/// Bytes of a produce request beside its records and its topic's name: envelope, string head, flags,
+/// Bytes of a produce request beside its records and its topic's name: envelope, stamp, string head, flags,
 /// checksum, count.
-const OVERHEAD_BYTES: usize = 6 + 5 + 1 + 4 + 4;
+const OVERHEAD_BYTES: usize = 6 + 28 + 5 + 1 + 4 + 4;
 
 /// What to append.
 #[derive(Debug, clap::Args)]

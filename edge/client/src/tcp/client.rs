@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::timeout;
-use types::limits;
-use wire::request::{Commit, Fetch, Produce, ProduceBatch};
+use types::{Stamp, limits};
+use wire::request::{Commit, Fetch, Produce, ProduceBatch, ProduceOnce};
 use wire::response::{BatchPage, Hello, Page};
 use wire::{Payload, Request, Response, Str, features};
 
 use super::connection::{Connection, Pending, Session};
 use super::{ConsumerBuilder, Options, Outbox, OutboxOptions, Producer, SubscriptionBuilder};
+use crate::identity::Identity;
 use crate::{Batch, Error, Record, link};
 
 /// A connection to a broker. Clones share it; requests of all of them are in flight together, and those of
@@ -195,6 +196,37 @@ impl Client {
         timeout(self.options.request_timeout, submit).await.unwrap_or(Err(Error::TimedOut))
     }
 
+    /// The same with a stamp, which has to fit.
+    pub(super) async fn submit_once(
+        &self,
+        produce: Produce,
+        stamp: Stamp,
+        session: Session,
+    ) -> Result<Pending, Error> {
+        let request = Request::ProduceOnce(ProduceOnce { stamp, batch: ProduceBatch::of(produce) });
+        let submit = self.connection.submit(request, session);
+        timeout(self.options.request_timeout, submit).await.unwrap_or(Err(Error::TimedOut))
+    }
+
+    /// Whether the broker notices repetitions and a request of this one can bear a stamp.
+    pub(super) fn can_stamp(&self, produce: &Produce) -> bool {
+        self.connection.has(features::ONCE)
+            && produce_bytes(produce) + CHECKSUM_BYTES + STAMP_BYTES <= self.frame_bytes_max()
+    }
+
+    /// A name for a producer of a topic.
+    pub(super) async fn new_producer(&self, topic: Str) -> Result<Identity, Error> {
+        let Payload::Producer { id, now_ms } = self.call(Request::NewProducer { topic }).await? else {
+            return Err(mismatch());
+        };
+        Ok(Identity::new(id, now_ms))
+    }
+
+    /// The connection is of no use: everything on it fails, and the next request goes over another.
+    pub(super) fn renew(&self) {
+        self.connection.renew();
+    }
+
     /// Waits for the answer of [`submit_produce`](Self::submit_produce).
     pub(super) async fn stored(&self, pending: Pending) -> Result<u32, Error> {
         let settled = timeout(self.options.request_timeout, settled(pending)).await;
@@ -216,7 +248,9 @@ impl Client {
 /// Bytes of a produce request that are neither topic nor records.
 pub(super) const PRODUCE_BYTES: usize = wire::request::ENVELOPE_BYTES + 5 + 4;
 /// Bytes more of one with a checksum: that and its flags.
-const CHECKSUM_BYTES: usize = 1 + 4;
+pub(super) const CHECKSUM_BYTES: usize = 1 + 4;
+/// Bytes more of one with a stamp.
+pub(super) const STAMP_BYTES: usize = 8 + 4 + 4 + 4 + 8;
 
 fn produce_bytes(produce: &Produce) -> usize {
     PRODUCE_BYTES + produce.topic.as_ref().map_or(0, Bytes::len) + produce.records.len()

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use wire::response::Hello;
 use wire::{Request, Response};
@@ -63,6 +63,8 @@ pub(super) struct Connection {
     /// Counts connections lost with work on them.
     session: Arc<AtomicU64>,
     hello: Arc<Mutex<Option<Hello>>>,
+    /// Told when a connection is to be given up.
+    renew: Arc<Notify>,
 }
 
 /// An answer that will come.
@@ -71,19 +73,22 @@ pub(super) type Pending = oneshot::Receiver<Result<Response, Error>>;
 impl Connection {
     /// Opens a connection and starts its task, which ends after the last clone is dropped.
     pub(super) async fn open(options: Options) -> Result<Self, Error> {
-        let socket = Socket::open(&options).await?;
+        let (at, socket) = open_first(&options, 0).await?;
         let (commands, receiver) = mpsc::channel(options.in_flight_max.max(1));
         let session = Arc::new(AtomicU64::new(0));
         let hello = Arc::new(Mutex::new(socket.hello.clone()));
+        let renew = Arc::new(Notify::new());
         let task = Task {
             options,
+            at,
+            renew: Arc::clone(&renew),
             commands: receiver,
             session: Arc::clone(&session),
             hello: Arc::clone(&hello),
             lost: Error::Closed,
         };
         tokio::spawn(task.run(Some(socket)));
-        Ok(Self { commands, session, hello })
+        Ok(Self { commands, session, hello, renew })
     }
 
     /// What the broker of the newest connection said of itself.
@@ -95,6 +100,11 @@ impl Connection {
     pub(super) fn has(&self, features: u64) -> bool {
         let hello = self.hello.lock().unwrap_or_else(PoisonError::into_inner);
         hello.as_ref().is_some_and(|hello| hello.features & features == features)
+    }
+
+    /// Gives the connection up, if there is one: everything on it fails.
+    pub(super) fn renew(&self) {
+        self.renew.notify_waiters();
     }
 
     /// Which connection requests go to now, as far as losses with work on them are known.
@@ -114,6 +124,9 @@ impl Connection {
 
 struct Task {
     options: Options,
+    /// Which of the addresses the connection is to.
+    at: usize,
+    renew: Arc<Notify>,
     commands: mpsc::Receiver<Command>,
     session: Arc<AtomicU64>,
     hello: Arc<Mutex<Option<Hello>>>,
@@ -166,6 +179,7 @@ impl Task {
                     }
                     moved?;
                 },
+                () = self.renew.notified() => return Err(Error::TimedOut),
                 () = &mut idle, if in_flight == 0 => {
                     // It was set when it was used less lately.
                     if used + IDLE <= Instant::now() {
@@ -207,8 +221,9 @@ impl Task {
             command.ticket.settle(Err(self.lost.clone()));
             return None;
         }
-        match Socket::open(&self.options).await {
-            Ok(mut socket) => {
+        match open_first(&self.options, self.at).await {
+            Ok((at, mut socket)) => {
+                self.at = at;
                 *self.hello.lock().unwrap_or_else(PoisonError::into_inner) = socket.hello.clone();
                 socket.link.send(&command.request, command.ticket);
                 Some(socket)
@@ -226,6 +241,8 @@ impl Task {
             return;
         }
         self.fail_session(error.clone());
+        // Whoever it was, another may be in better health.
+        self.at += 1;
         for ticket in socket.link.abandon() {
             ticket.settle(Err(error.clone()));
         }
@@ -235,6 +252,22 @@ impl Task {
         self.lost = error;
         self.session.fetch_add(1, Ordering::AcqRel);
     }
+}
+
+/// Opens a connection to the first of the addresses that answers, beginning with the one of that number.
+async fn open_first(options: &Options, from: usize) -> Result<(usize, Socket), Error> {
+    let count = 1 + options.others.len();
+    let mut failed = Error::Closed;
+    for at in (0..count).map(|step| (from + step) % count) {
+        let address = at.checked_sub(1).map_or(&options.address, |at| &options.others[at]);
+        match Socket::open(&Options { address: address.clone(), ..options.clone() }).await {
+            Ok(socket) => return Ok((at, socket)),
+            // Whoever answers has judged; the others would say the same.
+            Err(error) if !error.lost_connection() => return Err(error),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 /// Hands out the answers that have arrived; whether there were any.

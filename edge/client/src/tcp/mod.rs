@@ -35,6 +35,8 @@ use types::limits;
 pub struct Options {
     /// `host:port`.
     pub address: String,
+    /// Further brokers of the same cluster, tried in turn when that one does not answer.
+    pub others: Vec<String>,
     /// The user.
     pub user: String,
     /// Its password, sent over this connection: in clear, unless it speaks TLS.
@@ -55,6 +57,11 @@ pub struct Options {
     pub seed: u64,
     /// Whether records travel with checksums, both ways, when the broker can. Costs one pass over them.
     pub checksums: bool,
+    /// Whether a [`Producer`] and an [`Outbox`] number what they send, when the broker can, so that they may send again
+    /// what was not answered without storing it twice.
+    pub idempotent: bool,
+    /// How long they do so, from when a batch was sent first.
+    pub retry_for: Duration,
     /// Requests in flight before the next one waits, at least 1.
     pub in_flight_max: usize,
     /// Largest frame taken from the broker, and largest request sent, bytes.
@@ -67,6 +74,7 @@ impl Options {
     pub fn new(address: impl Into<String>, user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             address: address.into(),
+            others: Vec::new(),
             user: user.into(),
             password: password.into(),
             #[cfg(feature = "tls")]
@@ -78,6 +86,8 @@ impl Options {
             // The standard library seeds each of these from the operating system.
             seed: RandomState::new().build_hasher().finish(),
             checksums: true,
+            idempotent: true,
+            retry_for: Duration::from_secs(120),
             in_flight_max: 256,
             frame_bytes_max: limits::FRAME_BYTES_MAX,
         }

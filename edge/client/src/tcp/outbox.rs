@@ -11,7 +11,7 @@
 use tokio::sync::{mpsc, oneshot};
 use types::record::Record;
 
-use super::client::PRODUCE_BYTES;
+use super::client::{CHECKSUM_BYTES, PRODUCE_BYTES, STAMP_BYTES};
 use super::producer::Receipts;
 use super::{Client, Producer};
 use crate::{Batch, Error};
@@ -65,7 +65,8 @@ enum Command {
 impl Outbox {
     pub(super) fn start(client: &Client, topic: &str, options: OutboxOptions) -> Self {
         let (commands, receiver) = mpsc::channel(WAITING_MAX);
-        let room = client.frame_bytes_max().saturating_sub(PRODUCE_BYTES + topic.len());
+        let overhead = PRODUCE_BYTES + CHECKSUM_BYTES + STAMP_BYTES;
+        let room = client.frame_bytes_max().saturating_sub(overhead + topic.len());
         let task = Task {
             producer: client.producer(topic, options.in_flight_max),
             commands: receiver,

@@ -54,6 +54,12 @@ pub struct State {
     pub seen: Vec<ApiKey>,
     /// What it says in its greeting; without, it is too old to know the operation.
     pub features: Option<u64>,
+    /// Names of producers that it gave.
+    pub producers: u64,
+    /// Requests with a stamp that it has stored, by name and number.
+    pub stored: BTreeMap<(u64, u32), u32>,
+    /// Stamps it has seen, in order.
+    pub stamps: Vec<types::Stamp>,
     /// Whether the batches it gives are damaged.
     pub damages: bool,
     /// Members that left, by name.
@@ -149,6 +155,9 @@ impl Connection {
                 continue;
             }
             state.lock().ok()?.seen.push(request.api_key());
+            if let Request::ProduceOnce(once) = &request {
+                state.lock().ok()?.stamps.push(once.stamp);
+            }
             let verdict = (script.lock().ok()?)(&request);
             match verdict {
                 Verdict::Serve => {
@@ -251,6 +260,22 @@ fn handle(request: Request, state: &mut State) -> Response {
             }
             append(Produce { topic: batch.topic, records: batch.records, count: batch.count }, state)
         }
+        Request::NewProducer { .. } => {
+            state.producers += 1;
+            Response::Ok(Payload::Producer { id: state.producers, now_ms: 1000 })
+        }
+        Request::ProduceOnce(once) => {
+            let (key, batch) = ((once.stamp.producer.0, once.stamp.first), once.batch);
+            if let Some(count) = state.stored.get(&key) {
+                return Response::Ok(Payload::Stored(*count));
+            }
+            let count = batch.count;
+            let response = append(Produce { topic: batch.topic, records: batch.records, count }, state);
+            if let Response::Ok(_) = response {
+                state.stored.insert(key, count);
+            }
+            response
+        }
         Request::Fetch(fetch) => match read(&fetch, state) {
             Ok((records, next_cursor)) => {
                 let count = u32::try_from(records.len()).expect("a page is small");
@@ -291,9 +316,7 @@ fn handle(request: Request, state: &mut State) -> Response {
         | Request::Subscribe(_)
         | Request::StreamAck(_)
         | Request::ListSegments { .. }
-        | Request::Explain(_)
-        | Request::NewProducer { .. }
-        | Request::ProduceOnce(_) => Response::Error(Reason::UnknownApiKey),
+        | Request::Explain(_) => Response::Error(Reason::UnknownApiKey),
         Request::ClusterStatus { .. }
         | Request::ChangeNode { .. }
         | Request::DescribeRing { .. }

@@ -14,6 +14,7 @@ mod consume;
 mod damage;
 mod heal;
 mod model;
+mod once;
 mod platter;
 mod produce;
 pub mod stories;
@@ -36,6 +37,7 @@ use crate::invariants::{Violation, ensure};
 
 use self::consume::Reader;
 use self::model::Model;
+use self::once::Once;
 use self::produce::Producer;
 use self::tables::Known;
 
@@ -60,6 +62,7 @@ struct Mix {
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Produce { producer: usize, request: u64 },
+    Name { producer: usize },
     Fetch { reader: usize },
 }
 
@@ -77,6 +80,7 @@ pub(super) struct Records {
     topics: Vec<String>,
     model: Model,
     producers: Vec<Producer>,
+    once: Once,
     readers: Vec<Reader>,
     waiting: BTreeMap<(NodeId, RequestId), Waiting>,
     known: Known,
@@ -94,6 +98,7 @@ impl Default for Records {
             topics: Vec::new(),
             model: Model::default(),
             producers: Vec::new(),
+            once: Once::default(),
             readers: Vec::new(),
             waiting: BTreeMap::new(),
             known: Known::default(),
@@ -117,10 +122,11 @@ impl Records {
         };
         let topics: Vec<String> = (0..rng.random_range(1..4)).map(|at| format!("r{at}")).collect();
         let producers = (0..rng.random_range(2..6)).map(|at| Producer::new(at, topics.len(), &mut rng));
-        let producers = producers.collect();
+        let producers: Vec<Producer> = producers.collect();
+        let once = Once::new(seed, producers.len());
         let readers = (0..rng.random_range(2..6)).map(|_| Reader::new(rng.random_range(0..topics.len())));
         let readers = readers.collect();
-        Self { mix: Some(mix), rng, topics, producers, readers, ..Self::default() }
+        Self { mix: Some(mix), rng, topics, producers, once, readers, ..Self::default() }
     }
 
     /// Whether there are any.
@@ -226,7 +232,7 @@ impl World {
     fn ask_for(&mut self, id: NodeId, asked: Asked, wait_ms: u32, request: Request) -> Result<(), Violation> {
         let number = self.number();
         let connection = match asked {
-            Asked::Produce { producer, .. } => 100 + producer,
+            Asked::Produce { producer, .. } | Asked::Name { producer } => 100 + producer,
             Asked::Fetch { reader } => 200 + reader,
         };
         let connection = broker::ConnectionId(u64::try_from(connection).unwrap_or(u64::MAX));
@@ -247,7 +253,12 @@ impl World {
         let waiting = self.records.waiting.remove(&(id, request))?;
         self.note(request.number);
         Some(match waiting.asked {
+            Asked::Produce { request, .. } if self.records.once.has(request) => {
+                self.say(|| format!("node {id} answers the produce {request}: {reply:?}"));
+                self.attempted(request, Some(reply))
+            }
             Asked::Produce { producer, request } => self.produced(id, producer, request, reply),
+            Asked::Name { producer } => self.named(producer, Some(reply)),
             Asked::Fetch { reader } => self.fetched(id, reader, reply),
         })
     }
@@ -257,7 +268,13 @@ impl World {
         let lost: Vec<_> = self.records.waiting.keys().filter(|(node, _)| *node == id).copied().collect();
         for key in lost {
             match self.records.waiting.remove(&key).map(|waiting| waiting.asked) {
+                Some(Asked::Produce { request, .. }) if self.records.once.has(request) => {
+                    self.attempted(request, None).expect("what was never heard contradicts nothing");
+                }
                 Some(Asked::Produce { producer, request }) => self.never_heard(producer, request),
+                Some(Asked::Name { producer }) => {
+                    self.named(producer, None).expect("what was never heard contradicts nothing");
+                }
                 Some(Asked::Fetch { reader }) => self.records.readers[reader].waits = false,
                 None => {}
             }

@@ -7,7 +7,8 @@
 //! - A request that was answered ok is there, whole; one that was refused with nothing done is never read; of any other
 //!   each record may be there, and once it was read it stays.
 //! - Records of one key that were acknowledged lie in the order in which they were asked for: a client asks for the next
-//!   one when it heard of the last, or on the same connection.
+//!   one when it heard of the last, or on the same connection. Not those of clients that repeat themselves: what is sent
+//!   again may come behind what was sent after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use types::record::Record;
 
 use crate::cluster::model::Told;
-use crate::invariants::{Violation, inv_04, inv_10, inv_41};
+use crate::invariants::{Violation, inv_04, inv_10, inv_41, inv_53};
 
 /// A record: its request, and its place in that.
 pub(super) type Name = (u64, u32);
@@ -29,6 +30,8 @@ struct Sent {
     told: Option<Told>,
     /// What the refusal said.
     refusal: Option<wire::Reason>,
+    /// Its client repeats itself: it may have been sent after requests that it was asked for before.
+    repeats: bool,
 }
 
 /// See the module.
@@ -54,8 +57,8 @@ pub(super) struct Progress {
 }
 
 impl Model {
-    pub(super) fn send(&mut self, request: u64, topic: usize, records: Vec<Record>) {
-        self.requests.insert(request, Sent { topic, records, told: None, refusal: None });
+    pub(super) fn send(&mut self, request: u64, topic: usize, records: Vec<Record>, repeats: bool) {
+        self.requests.insert(request, Sent { topic, records, told: None, refusal: None, repeats });
     }
 
     pub(super) fn count(&self, request: u64) -> usize {
@@ -84,6 +87,7 @@ impl Model {
         sent.told = Some(told);
         sent.refusal = refusal;
         let names = (0..).zip(&sent.records).map(|(at, record)| ((request, at), record.key.clone()));
+        let repeats = sent.repeats;
         let (names, topic): (Vec<(Name, Option<Bytes>)>, usize) = (names.collect(), sent.topic);
         for (name, key) in names {
             match told {
@@ -92,7 +96,7 @@ impl Model {
                 Told::Refused => {}
                 Told::Done => {
                     self.due.entry(topic).or_default().insert(name);
-                    if let Some(key) = key {
+                    if let Some(key) = key.filter(|_| !repeats) {
                         self.acknowledged.entry(key.clone()).or_default().insert(name);
                         self.judge_order(&key)?;
                     }
@@ -121,7 +125,11 @@ impl Model {
         if sent.told == Some(Told::Refused) {
             inv_04::check(shown(name), sent.refusal)?;
         }
-        inv_10::not_twice(shown(name), !progress.seen.insert(name))?;
+        let again = !progress.seen.insert(name);
+        if sent.repeats {
+            inv_53::once(shown(name), again)?;
+        }
+        inv_10::not_twice(shown(name), again)?;
         self.due.entry(topic).or_default().insert(name);
         let Some(key) = record.key.clone() else {
             self.places.insert(name, 0);

@@ -47,6 +47,22 @@ impl Producer {
         }
     }
 
+    pub(super) fn topic(&self) -> usize {
+        self.topic
+    }
+
+    /// It asks a node for something.
+    pub(super) fn sends(&mut self, id: NodeId) {
+        self.node = Some(id);
+        self.on_their_way += 1;
+    }
+
+    /// It is told something, or that nobody will tell it.
+    pub(super) fn hears(&mut self, what: String) {
+        self.on_their_way -= 1;
+        self.last = what;
+    }
+
     /// Whether it waits for nothing.
     pub(super) fn is_idle(&self) -> bool {
         self.on_their_way == 0
@@ -87,6 +103,9 @@ impl World {
 
     /// A client writes something through a node.
     pub(super) fn produce_on(&mut self, id: NodeId, at: usize) -> Result<(), Violation> {
+        if self.repeat_something(id, at)? {
+            return Ok(());
+        }
         let request = self.number();
         let rng = &mut self.records.rng;
         let producer = &mut self.records.producers[at];
@@ -96,16 +115,18 @@ impl World {
             let key = producer.key(rng);
             records.push(sample(rng, (request, index), key));
         }
-        producer.node = Some(id);
-        producer.on_their_way += 1;
         let topic = producer.topic;
         let mut encoded = BytesMut::new();
         records.iter().for_each(|record| record.encode(&mut encoded));
-        self.records.model.send(request, topic, records);
+        self.records.model.send(request, topic, records, self.records.once.is_of(at));
         let records = encoded.freeze();
         let crc = crc32fast::hash(&records);
         let topic = Some(bytes(&self.records.topics[topic]));
         let produce = Produce { topic, records, count, crc, stamp: None };
+        if self.attempt_first(id, at, request, produce.clone())? {
+            return Ok(());
+        }
+        self.records.producers[at].sends(id);
         self.ask_for(id, Asked::Produce { producer: at, request }, 0, Request::Produce(produce))
     }
 
