@@ -525,6 +525,12 @@ pub enum Notice {
         /// The latest this build has.
         build: u16,
     },
+    /// What this node's replica of a group had stored is damaged or gone. It takes no part in the group any more, whose
+    /// leader puts another replica in its place.
+    ReplicaLost {
+        /// The group's name, for people.
+        group: String,
+    },
     /// The metadata log takes no more writes until the node is started again.
     MetadataStopped {
         /// What failed.

@@ -385,6 +385,7 @@ impl Node {
                 self.serve_when_recovered();
             }
             Decided::LeftBehind { group, version } => self.left_behind(group, version),
+            Decided::ReplicaLost { group } => self.core.notice(Notice::ReplicaLost { group }),
             Decided::Failed { detail } => self.core.notice(Notice::MetadataStopped { detail }),
             Decided::Stop(stop) => self.stop(stop),
             Decided::Elsewhere { command, removed } => self.decided_elsewhere(&command, removed),
@@ -541,6 +542,7 @@ impl Node {
         }
         self.forget_lockouts();
         let metadata = self.core.meta.keep_time(&mut self.core.out);
+        self.core.stand_back_apart();
         self.keep_control();
         self.serve_when_recovered();
         self.settle();

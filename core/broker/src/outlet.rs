@@ -7,7 +7,7 @@
 //!   again in that order. Once a later part may be stored, an earlier one is not sent any more: it is refused.
 //! - What may have been stored is never sent again.
 //! - A part that goes to a range which took the place of another waits for what was accepted for that one.
-//! - Nothing waits here longer than [`WAIT`]; what is here is counted in the node's load of produce requests.
+//! - Nothing waits here longer than [`WAIT`], [`WAIT_APART`] on a node that is apart; what is here is counted in the node's load of produce requests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -27,6 +27,9 @@ use crate::segments::Waiting;
 
 /// How long a part waits for somebody who takes it.
 const WAIT: Duration = Duration::from_secs(10);
+/// How long it waits on a node that has been cut off from whoever decides for longer than an election takes: its client
+/// may reach one that is not.
+const WAIT_APART: Duration = Duration::from_secs(2);
 /// How long an answer may take: its receiver may have to open a segment first.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// Pause before something that was refused is tried again, and the least time between two looks at what waits.
@@ -465,7 +468,8 @@ impl Node {
             return;
         }
         self.outlets.look_at = now.plus(LOOK_EVERY);
-        for queued in self.outlets.take_due(now) {
+        let due = if self.core.meta.is_apart() { now.plus(WAIT.saturating_sub(WAIT_APART)) } else { now };
+        for queued in self.outlets.take_due(due) {
             self.give_up(Some(queued), produce::Error::Unavailable);
         }
         for id in self.outlets.waiting.iter().copied().collect::<Vec<_>>() {

@@ -16,6 +16,9 @@ use crate::node::Core;
 /// How long a node is given no segments whose copies failed there, or came too late.
 const AVOIDED_FOR: Duration = Duration::from_secs(60);
 
+/// How long a node gives itself none after it was seen that it reaches no leader of a vnode.
+const APART_FOR: Duration = Duration::from_millis(500);
+
 /// Nodes that are given no segments for a while.
 #[derive(Debug, Default)]
 pub(crate) struct Avoided {
@@ -31,9 +34,21 @@ impl Avoided {
 impl Core {
     /// A copy failed on a node, or came too late: for a while others are preferred.
     pub(crate) fn avoid(&mut self, node: NodeId) {
-        let (now, until) = (self.now, self.now.plus(AVOIDED_FOR));
+        self.avoid_for(node, AVOIDED_FOR);
+    }
+
+    /// What this node registers is not recorded while it reaches no leader: whoever asks it is sent to another one that
+    /// may.
+    pub(crate) fn stand_back_apart(&mut self) {
+        if self.meta.is_apart() && !self.avoided.has(self.config.node, self.now) {
+            self.avoid_for(self.config.node, APART_FOR);
+        }
+    }
+
+    fn avoid_for(&mut self, node: NodeId, time: Duration) {
+        let now = self.now;
         self.avoided.until.retain(|_, until| now < *until);
-        self.avoided.until.insert(node, until);
+        self.avoided.until.insert(node, now.plus(time));
     }
 
     /// The nodes that segments may be given to.

@@ -124,12 +124,13 @@ pub enum Action {
         /// Why.
         reason: Refusal,
     },
-    /// A replica stopped, because another said what cannot be true if everything that was durable here still is.
+    /// A replica stopped, because another said what cannot be true if everything that was durable here still is. One
+    /// that lacks what it had is [`Action::Lost`] as well.
     Contradiction {
         /// Which group.
         group: VnodeId,
         /// What was said.
-        what: &'static str,
+        what: raft::Contradiction,
     },
     /// The log takes no more writes in this process: every replica stops.
     Failed {

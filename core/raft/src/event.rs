@@ -207,7 +207,22 @@ pub enum Action {
     },
     /// What a member said cannot be true of this log if everything that was ever durable here still is. The
     /// member stops rather than going on with a history it may have lost.
-    Contradiction(&'static str),
+    Contradiction(Contradiction),
+}
+
+/// What cannot be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Contradiction {
+    /// Another member leads in the term in which this one does.
+    #[error("two members lead in one term")]
+    TwoLeaders,
+    /// The leader was told that this member stored what it does not have: what it had is gone, an older copy of its
+    /// files took their place perhaps. It may have forgotten a vote as well.
+    #[error("the leader was told that entries are stored here, and they are not")]
+    Lacking,
+    /// The leader's log is another one below what is committed.
+    #[error("the leader's log differs from what is committed here")]
+    Differs,
 }
 
 /// One atomic change of what is stored.

@@ -30,8 +30,8 @@ mod tests;
 
 pub use entry::command_of;
 pub use event::{
-    Action, Entry, EntryId, Event, HardState, Persist, PersistId, ProposalId, ReadId, Refusal, Role,
-    Snapshot, SnapshotMark, SnapshotOrder,
+    Action, Contradiction, Entry, EntryId, Event, HardState, Persist, PersistId, ProposalId, ReadId, Refusal,
+    Role, Snapshot, SnapshotMark, SnapshotOrder,
 };
 pub use group::{Config, Error, Group, PeerView, Recovered};
 pub use image::Image;

@@ -84,6 +84,9 @@ pub(crate) fn log(notice: &Notice) {
                 "metadata goes on at a later version than this build has, nothing is served until a later one runs"
             );
         }
+        Notice::ReplicaLost { group } => {
+            tracing::error!(group, "metadata replica is damaged or older than it was, the others replace it");
+        }
         Notice::MetadataStopped { detail } => {
             tracing::error!(reason = detail, "metadata takes no writes until the next start");
         }
@@ -167,6 +170,7 @@ pub(crate) fn count(notice: &Notice, metrics: &Metrics) {
         | Notice::CopyLeft { .. }
         | Notice::Healing(_)
         | Notice::LeftBehind { .. }
+        | Notice::ReplicaLost { .. }
         | Notice::MetadataStopped { .. } => {}
     }
 }
@@ -193,6 +197,7 @@ fn kind(notice: &Notice) -> &'static str {
         Notice::Upkeep(notice) => upkeep::kind(notice),
         Notice::Healing(notice) => healing::kind(notice),
         Notice::LeftBehind { .. } => "left_behind",
+        Notice::ReplicaLost { .. } => "replica_lost",
         Notice::MetadataStopped { .. } => "metadata_stopped",
         Notice::Store(notice) => match notice {
             store::Notice::TornTail { .. } => "torn_tail",

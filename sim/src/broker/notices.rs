@@ -56,6 +56,9 @@ impl World {
                     process.metadata_stopped = true;
                 }
             }
+            Notice::ReplicaLost { group } => {
+                return Err(Violation::new("INV-27", format!("nobody could replace the replica of {group}")));
+            }
             // Nothing rots in this world; a `copy.meta` that could not be read at the start counts as damaged until
             // the next one.
             Notice::RangeStopped { range, detail } => {

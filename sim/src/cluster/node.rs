@@ -304,6 +304,14 @@ impl World {
                 })?;
                 self.process(id).is_hopeless = true;
             }
+            Action::Notice(Notice::ReplicaLost { group }) => {
+                self.say(|| format!("node {id} has lost its replica of {group}"));
+                let is_faulty = self.is_faulty(id);
+                ensure(is_faulty, "START", || {
+                    format!("no fault was ordered, and node {id} has lost its replica of {group}")
+                })?;
+                self.process(id).is_hopeless = true;
+            }
             Action::Notice(notice) => self.say(|| format!("node {id} {notice:?}")),
             Action::Left => {
                 let leaving = std::mem::take(&mut self.process(id).is_leaving);

@@ -32,6 +32,10 @@ pub(crate) enum Decided {
         group: VnodeId,
         version: Version,
     },
+    /// What this node's replica of a group had stored is damaged or gone; the group goes on and replaces it.
+    ReplicaLost {
+        group: String,
+    },
     /// The log takes no more writes in this process lifetime.
     Failed {
         detail: String,

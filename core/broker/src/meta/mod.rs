@@ -12,6 +12,7 @@
 //!   begins after the vnode: the node then asks for nothing that a crash between the two could have lost;
 //! - positions that arrive while an entry with positions is on its way travel together in the next one.
 
+mod apart;
 mod applied;
 mod asked;
 mod confirm;
@@ -190,6 +191,7 @@ pub(crate) struct Meta {
     now: Instant,
     tick_at: Instant,
     ask_around_at: Instant,
+    apart: apart::Apart,
     fresh: fresh::Fresh,
     confirms: confirm::Confirms,
     planted: Planted,
@@ -247,6 +249,7 @@ impl Meta {
             now: Instant(0),
             tick_at: Instant(0),
             ask_around_at: Instant(0),
+            apart: apart::Apart::default(),
             fresh: fresh::Fresh::default(),
             confirms: confirm::Confirms::default(),
             planted: Planted::of(config),
@@ -315,6 +318,7 @@ impl Meta {
             let (own, up) = (self.node(), &self.up);
             self.host.miss(|node| node != own && !up.contains(&node));
             self.host.tick();
+            self.look_apart();
             self.expire();
             self.ask_around();
             self.follow_others();
@@ -417,10 +421,11 @@ impl Meta {
                 self.decided.push(Decided::Stop(Stop::Damaged { detail }));
             }
             Said::Lost { group, .. } => {
-                let detail = format!("the replica of {} is damaged and has to be replaced", name_of(group));
-                self.decided.push(Decided::Failed { detail });
+                self.decided.push(Decided::ReplicaLost { group: name_of(group) });
             }
             Said::MemberLost { group, node } => self.decided.push(Decided::MemberLost { group, node }),
+            // It is lost, which is told.
+            Said::Contradiction { what: raft::Contradiction::Lacking, .. } => {}
             Said::Contradiction { group, what } => {
                 let detail = format!("{}: {what}", name_of(group));
                 self.decided.push(Decided::Failed { detail });

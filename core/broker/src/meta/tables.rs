@@ -14,7 +14,7 @@ use crate::action::Stop;
 use crate::event::Volume;
 
 /// Tables that a log of commands makes.
-pub(crate) trait Machine: Debug + Default {
+pub(crate) trait Machine: Clone + Debug + Default {
     /// The answer to one command.
     type Reply: Debug;
 
@@ -170,6 +170,18 @@ impl<M: Machine> Tables<M> {
     /// Whether the replica is behind what was followed.
     pub(crate) fn is_catching_up(&self) -> bool {
         self.catching_up.is_some()
+    }
+
+    /// The replica does not hear what is decided: the tables go on without it, and it catches up later.
+    pub(crate) fn part(&mut self) {
+        if self.catching_up.is_none() {
+            self.catching_up = Some(self.machine.clone());
+        }
+    }
+
+    /// The replica hears again. Without anything it missed it makes the tables at once.
+    pub(crate) fn rejoin(&mut self) {
+        self.catch_up();
     }
 
     /// The replica is none any more.

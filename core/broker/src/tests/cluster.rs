@@ -1,5 +1,6 @@
 //! Several nodes in memory: one forms a cluster, others join it, and what one decides all know.
 
+mod apart;
 mod explain;
 mod healing;
 mod lost;

@@ -420,7 +420,12 @@ impl Host {
             raft::Action::ReadRefused { id, reason } => {
                 return Some(Action::ReadRefused { group, id, reason });
             }
-            raft::Action::Contradiction(what) => return Some(Action::Contradiction { group, what }),
+            raft::Action::Contradiction(what) => {
+                if what == raft::Contradiction::Lacking {
+                    self.lose(group);
+                }
+                return Some(Action::Contradiction { group, what });
+            }
         }
         None
     }

@@ -50,6 +50,28 @@ fn a_damaged_group_is_lost_and_can_be_replaced_on_the_same_node() {
 }
 
 #[test]
+fn a_replica_over_older_files_is_lost_and_can_be_replaced() {
+    let (mut world, hurt) = three_with_snapshots();
+    let older = world.nodes[&hurt].disk.clone();
+    world.propose("i");
+    world.ticks(5);
+    world.restart_from(hurt, older);
+    world.ticks(40);
+    let replica = world.replica(hurt).unwrap();
+    assert_eq!(world.times_told(hurt, &format!("lost {GROUP} {}", replica.0)), 1);
+    let leader = world.lead();
+    assert!(world.times_told(leader, &format!("member lost {GROUP} {}", hurt.0)) > 0);
+    world.change(Change::Remove(hurt));
+    world.add(hurt);
+    world.propose("j");
+    world.ticks(5);
+    assert_eq!(
+        (world.replica(hurt), world.texts(hurt)),
+        (Some(ReplicaId(4)), "a b c d e f g h i j".to_owned())
+    );
+}
+
+#[test]
 fn a_lost_replica_that_left_is_told_when_it_asks() {
     let (mut world, hurt) = three_with_snapshots();
     damage_snapshot(&mut world, hurt);

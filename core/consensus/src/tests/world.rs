@@ -77,6 +77,13 @@ impl World {
         self.settle();
     }
 
+    /// Somebody puts an older copy of a node's files back.
+    pub(super) fn restart_from(&mut self, id: NodeId, mut older: Memory) {
+        older.close();
+        self.start_on(id, older);
+        self.settle();
+    }
+
     /// The same, and the disk has done nothing yet.
     pub(super) fn restart_unread(&mut self, id: NodeId) {
         let mut disk = self.nodes[&id].disk.clone();
@@ -162,6 +169,9 @@ impl World {
             Action::Unknown { id, .. } => node.told.push(format!("unknown {}", id.0)),
             Action::ReadReady { id, .. } => node.told.push(format!("read {}", id.0)),
             Action::ReadRefused { id, .. } => node.told.push(format!("read refused {}", id.0)),
+            Action::Contradiction { what: raft::Contradiction::Lacking, .. } => {
+                node.told.push("lacking".to_owned());
+            }
             Action::Contradiction { what, .. } => panic!("{what}"),
             Action::Failed { .. } => node.told.push("failed".to_owned()),
             Action::Stop(stop) => node.told.push(format!("stop: {stop}")),

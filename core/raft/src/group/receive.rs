@@ -8,7 +8,7 @@ use types::{RaftIndex, Term};
 
 use super::Group;
 use crate::engine::{NOBODY, StateRole, message_to_engine};
-use crate::event::{Action, Entry, EntryId};
+use crate::event::{Action, Contradiction, Entry, EntryId};
 use crate::members::Member;
 use crate::message::{Body, Message};
 
@@ -22,7 +22,7 @@ enum Verdict {
     Good,
     /// Not for this member, from nobody it may hear, or impossible.
     Drop,
-    Contradiction(&'static str),
+    Contradiction(Contradiction),
 }
 
 impl Group {
@@ -111,11 +111,11 @@ impl Group {
             Body::Append { .. } | Body::Heartbeat { .. } | Body::Part { .. }
                 if term == self.term() && self.engine.raft.state == StateRole::Leader =>
             {
-                Verdict::Contradiction("two members lead in one term")
+                Verdict::Contradiction(Contradiction::TwoLeaders)
             }
             Body::Append { previous, entries, .. } if from_leader => self.check_entries(*previous, entries),
             Body::Heartbeat { commit, .. } if from_leader && *commit > last => {
-                Verdict::Contradiction("the leader holds entries for stored here that are not")
+                Verdict::Contradiction(Contradiction::Lacking)
             }
             Body::Appended { index, .. } if term == self.term() && *index > last => Verdict::Drop,
             // A vote is asked for once everything before it is durable, so nobody can have given one yet. The engine
@@ -144,7 +144,7 @@ impl Group {
                 break;
             }
             if self.term_at(id.index).is_some_and(|term| term != id.term) {
-                return Verdict::Contradiction("the leader's log differs from what is committed here");
+                return Verdict::Contradiction(Contradiction::Differs);
             }
         }
         Verdict::Good

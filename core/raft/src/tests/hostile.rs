@@ -79,7 +79,7 @@ fn a_leader_that_takes_entries_for_stored_here_that_are_not_stops_the_member() {
     let message = scene.message(heartbeat(index(100)));
     assert_eq!(scene.receive(message), Role::Stopped);
     let actions = &scene.cluster.at(scene.follower).actions;
-    assert!(actions.iter().any(|action| matches!(action, Action::Contradiction(_))));
+    assert!(actions.iter().any(|action| matches!(action, Action::Contradiction(Contradiction::Lacking))));
     // A late one, of a leader that is none any more, says nothing.
     let mut scene = Scene::new();
     let late = scene.message(heartbeat(index(100)));

@@ -65,9 +65,8 @@ pub(crate) fn run(asked: Asked) {
 fn damage_stopped(rig: &mut Rig, load: &Load, damage: Damage, target: usize, random: &mut Random) {
     let began = Instant::now();
     rig.kill(target);
-    // What was under way is answered at first, and counts for nothing. Then what it was the primary of has ended
-    // without it: a disk that loses what it has acknowledged is one fault, a node that is away is another.
-    let_be(Duration::from_secs(1));
+    // What was under way is answered at first, and counts for nothing.
+    let_be(Duration::from_millis(200));
     let before = load.confirmed();
     let took = settled_within(RECOVERY, || load.waits_since(&before));
     took.unwrap_or_else(|topic| panic!("{topic} takes no records without a node"));
