@@ -34,6 +34,8 @@ pub(crate) enum Then {
     Password { id: RequestId, own: Option<Arc<str>> },
     /// A request that changes a right.
     Right(RequestId),
+    /// A request that defines or removes a storage policy.
+    Policy(RequestId),
     /// A request that ends a lock.
     Unlock(RequestId),
     /// The start: the user does not exist yet.

@@ -153,6 +153,8 @@ pub enum Request {
     Users(Users),
     /// The nodes of the cluster and its ring; for administrators only.
     Cluster(OfCluster),
+    /// Storage policies; for administrators only.
+    Policies(Policies),
 }
 
 impl Request {
@@ -170,7 +172,8 @@ impl Request {
             | Self::Subscribe(_)
             | Self::Admin(_)
             | Self::Users(_)
-            | Self::Cluster(_) => false,
+            | Self::Cluster(_)
+            | Self::Policies(_) => false,
         }
     }
 }
@@ -426,6 +429,39 @@ pub enum Users {
         /// Only this address; all without.
         address: Option<Arc<str>>,
     },
+}
+
+/// Storage policies, for administrators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Policies {
+    /// Defines one, or puts another in its place.
+    Define {
+        /// As sent.
+        name: Bytes,
+        /// What it says.
+        policy: metadata::cluster::Policy,
+    },
+    /// Removes one.
+    Delete {
+        /// As sent.
+        name: Bytes,
+        /// Although topics point at it: they keep everything then, up to a bound for just that case.
+        force: bool,
+    },
+    /// Points a topic at one, or at none.
+    Bind {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+        /// As sent; `None` is none.
+        name: Option<Bytes>,
+    },
+    /// What holds for a topic.
+    Get {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+    },
+    /// Every one, in the order of names.
+    List,
 }
 
 /// What administrators ask about the cluster.

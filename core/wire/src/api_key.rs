@@ -1,5 +1,4 @@
-//! The operations a client can ask for, by number. 17 to 30 are left free; 34 to 38 are kept for storage
-//! policies.
+//! The operations a client can ask for, by number. 17 to 30 are left free.
 
 /// An operation. The numbers are never changed and never used again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +44,16 @@ pub enum ApiKey {
     SetRole = 32,
     /// Lists users, their roles and their permissions.
     ListUsersV2 = 33,
+    /// Defines a storage policy, or puts another in its place.
+    DefinePolicy = 34,
+    /// Removes a storage policy.
+    DeletePolicy = 35,
+    /// Points a topic at a storage policy, or at none.
+    BindTopicPolicy = 36,
+    /// What holds for a topic, and where it comes from.
+    GetPolicy = 37,
+    /// Lists storage policies.
+    ListPolicies = 38,
     /// Lists topics.
     ListTopics = 40,
     /// Describes a topic and its ranges.
@@ -91,7 +100,7 @@ pub enum ApiKey {
 
 impl ApiKey {
     /// Every operation, by number.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 46] = [
         Self::Auth,
         Self::CreateTopic,
         Self::Produce,
@@ -112,6 +121,11 @@ impl ApiKey {
         Self::Hello,
         Self::SetRole,
         Self::ListUsersV2,
+        Self::DefinePolicy,
+        Self::DeletePolicy,
+        Self::BindTopicPolicy,
+        Self::GetPolicy,
+        Self::ListPolicies,
         Self::ListTopics,
         Self::DescribeTopic,
         Self::SealTopic,
@@ -172,6 +186,11 @@ impl ApiKey {
             Self::Hello => "hello",
             Self::SetRole => "set_role",
             Self::ListUsersV2 => "list_users_v2",
+            Self::DefinePolicy => "define_policy",
+            Self::DeletePolicy => "delete_policy",
+            Self::BindTopicPolicy => "bind_topic_policy",
+            Self::GetPolicy => "get_policy",
+            Self::ListPolicies => "list_policies",
             Self::ListTopics => "list_topics",
             Self::DescribeTopic => "describe_topic",
             Self::SealTopic => "seal_topic",
@@ -215,6 +234,6 @@ mod tests {
             assert_eq!(ApiKey::from_number(number), key);
         }
         let frozen: Vec<u16> = ApiKey::ALL.iter().map(|key| key.number()).collect();
-        assert_eq!(frozen, (0..=16).chain(31..=33).chain(40..=60).collect::<Vec<_>>());
+        assert_eq!(frozen, (0..=16).chain(31..=38).chain(40..=60).collect::<Vec<_>>());
     }
 }

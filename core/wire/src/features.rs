@@ -17,5 +17,7 @@ pub const USER_ADMIN: u64 = 1 << 5;
 pub const CLUSTER_ADMIN: u64 = 1 << 6;
 /// Segments and their copies are shown, and what does not move is explained: `list_segments` and `explain`.
 pub const EXPLAIN: u64 = 1 << 7;
+/// Storage policies are defined, bound and shown: `define_policy` to `list_policies`.
+pub const POLICIES: u64 = 1 << 8;
 /// Producers that repeat themselves are noticed: `new_producer` and `produce_once`.
 pub const ONCE: u64 = 1 << 9;

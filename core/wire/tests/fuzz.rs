@@ -100,6 +100,11 @@ fn request() -> impl Strategy<Value = Request> {
         ApiKey::Hello => Request::Hello { client: a, features: x },
         ApiKey::SetRole => Request::SetRole { username: a, role: b },
         ApiKey::ListUsersV2 => Request::ListUsersV2,
+        ApiKey::DefinePolicy => Request::DefinePolicy { name: a, json: b.unwrap_or_default() },
+        ApiKey::DeletePolicy => Request::DeletePolicy { name: a, force: n % 2 == 0 },
+        ApiKey::BindTopicPolicy => Request::BindTopicPolicy { topic: a, name: b },
+        ApiKey::GetPolicy => Request::GetPolicy { topic: a },
+        ApiKey::ListPolicies => Request::ListPolicies,
         ApiKey::ListTopics => Request::ListTopics { prefix: a, after: b, max: n },
         ApiKey::DescribeTopic => Request::DescribeTopic { topic: a, from_range: x, max: n },
         ApiKey::SealTopic => Request::SealTopic { topic: a },
@@ -214,6 +219,7 @@ fn later_response() -> impl Strategy<Value = (ApiKey, Response)> {
             .prop_map(|(users, more)| Payload::UserPage(UserPage { users, more }))
             .prop_map(ok(ApiKey::ListUsersPage)),
         any::<u32>().prop_map(Payload::Unlocked).prop_map(ok(ApiKey::UnlockUser)),
+        bytes(60).prop_map(Payload::Policies).prop_map(ok(ApiKey::GetPolicy)),
         topics.prop_map(Payload::Topics).prop_map(ok(ApiKey::ListTopics)),
         topic.prop_map(Payload::Topic).prop_map(ok(ApiKey::DescribeTopic)),
         any::<[u64; 2]>()
@@ -446,7 +452,7 @@ fn encode_response(response: &Response, correlation_id: u32) -> BytesMut {
 /// Whatever decodes must be exactly what its own encoding says, or two readers could disagree about it.
 fn request_is_refused_or_canonical(api_key: ApiKey, payload: &Bytes) {
     // These ignore their payload.
-    if matches!(api_key, ApiKey::ListUsers | ApiKey::ListUsersV2 | ApiKey::MtlsAuth) {
+    if matches!(api_key, ApiKey::ListUsers | ApiKey::ListUsersV2 | ApiKey::ListPolicies | ApiKey::MtlsAuth) {
         return;
     }
     if let Ok(request) = Request::decode(api_key, payload.clone()) {
@@ -552,7 +558,10 @@ proptest! {
             &request,
             Request::ProduceBatch(batch) | Request::ProduceOnce(ProduceOnce { batch, .. }) if batch.flags != 0
         );
-        let ignored = matches!(request, Request::ListUsers | Request::ListUsersV2 | Request::MtlsAuth);
+        let ignored = matches!(
+            request,
+            Request::ListUsers | Request::ListUsersV2 | Request::ListPolicies | Request::MtlsAuth
+        );
         prop_assert_eq!(Request::decode(request.api_key(), payload.into()).is_ok(), ignored || packed);
     }
 }

@@ -1,4 +1,4 @@
-//! The published vectors, G1 to G30, and those of the later operations, H1 to H55, in both directions: the bytes decode to these messages, and these
+//! The published vectors, G1 to G30, and those of the later operations, H1 to H55 and P1 to P7, in both directions: the bytes decode to these messages, and these
 //! messages encode to the bytes. `golden.txt` holds one vector a line.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
@@ -139,6 +139,20 @@ fn responses() {
     check_response("G26", 4, ApiKey::Fetch, Response::Error(Reason::NotOwner));
     check_response("G28", 0, ApiKey::Fetch, Response::Error(Reason::FrameTooLarge));
     check_response("G30", 0, ApiKey::Fetch, Response::Error(Reason::MalformedRequest));
+}
+
+#[test]
+fn policies() {
+    let (topic, name) = (|| s("orders"), || s("short"));
+    let json = Bytes::from_static(br#"{"retention.max_age_ms":60000,"spread_by":null}"#);
+    check_request("P1", 24, Request::DefinePolicy { name: name(), json });
+    check_request("P2", 25, Request::DeletePolicy { name: name(), force: true });
+    check_request("P3", 26, Request::BindTopicPolicy { topic: topic(), name: name() });
+    check_request("P4", 26, Request::BindTopicPolicy { topic: topic(), name: None });
+    check_request("P5", 27, Request::GetPolicy { topic: topic() });
+    check_request("P6", 28, Request::ListPolicies);
+    let json = Bytes::from_static(br#"{"policies":[]}"#);
+    check_response("P7", 28, ApiKey::ListPolicies, Response::Ok(Payload::Policies(json)));
 }
 
 #[test]
@@ -454,7 +468,7 @@ fn every_vector_is_checked_above() {
     let checked = include_str!("golden.rs");
     let names: Vec<&str> =
         include_str!("golden.txt").lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(names.len(), 85);
+    assert_eq!(names.len(), 92);
     for name in names {
         assert!(checked.contains(&format!("\"{name}\"")), "{name}");
     }

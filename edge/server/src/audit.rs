@@ -20,7 +20,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use broker::{Admin, OfCluster, Reply, Request, Right, Users};
+use broker::{Admin, OfCluster, Policies, Reply, Request, Right, Users};
 use wire::Reason;
 use wire::request::NodeChange;
 
@@ -48,6 +48,9 @@ pub(crate) enum Kind {
     TopicDeleted,
     RangeSplit,
     RangesMerged,
+    PolicyDefined,
+    PolicyDeleted,
+    PolicyBound,
     NodeDrained,
     NodeUndrained,
     NodeRemoved,
@@ -56,7 +59,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every one.
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::AuthSuccess,
         Self::AuthFailure,
         Self::AuthLockout,
@@ -75,6 +78,9 @@ impl Kind {
         Self::TopicDeleted,
         Self::RangeSplit,
         Self::RangesMerged,
+        Self::PolicyDefined,
+        Self::PolicyDeleted,
+        Self::PolicyBound,
         Self::NodeDrained,
         Self::NodeUndrained,
         Self::NodeRemoved,
@@ -102,6 +108,9 @@ impl Kind {
             Self::TopicDeleted => "topic_deleted",
             Self::RangeSplit => "range_split",
             Self::RangesMerged => "ranges_merged",
+            Self::PolicyDefined => "policy_defined",
+            Self::PolicyDeleted => "policy_deleted",
+            Self::PolicyBound => "policy_bound",
             Self::NodeDrained => "node_drained",
             Self::NodeUndrained => "node_undrained",
             Self::NodeRemoved => "node_removed",
@@ -165,6 +174,7 @@ impl Change {
             Request::Admin(admin) => Self::of_admin(admin),
             Request::Users(users) => Self::of_users(users),
             Request::Cluster(request) => Self::of_cluster(request),
+            Request::Policies(request) => Self::of_policies(request),
             Request::Produce(_)
             | Request::NewProducer { .. }
             | Request::Fetch(_)
@@ -215,6 +225,24 @@ impl Change {
             | Users::ListRoles
             | Users::ListPage { .. }
             | Users::ListRights { .. } => None,
+        }
+    }
+
+    fn of_policies(request: &Policies) -> Option<Self> {
+        match request {
+            Policies::Define { name, policy } => {
+                // Its attribute is a client's text, like its name.
+                let said = shown(format!("{policy:?}").as_bytes());
+                Some(Self::new(Kind::PolicyDefined, name).with(|out| write!(out, "policy={said}")))
+            }
+            Policies::Delete { name, force } => {
+                Some(Self::new(Kind::PolicyDeleted, name).with(|out| write!(out, "force={force}")))
+            }
+            Policies::Bind { topic, name } => {
+                let name = shown(name.as_deref().unwrap_or(b"none"));
+                Some(Self::about(Kind::PolicyBound, topic).with(|out| write!(out, "policy={name}")))
+            }
+            Policies::Get { .. } | Policies::List => None,
         }
     }
 

@@ -67,6 +67,11 @@ impl World {
                 })?;
                 self.out_of_service();
             }
+            Notice::RecordsLost { segment, end, goes_on } => {
+                ensure(false, "INV-22", || {
+                    format!("{segment} lost {end} to {goes_on}, and nothing rots in this world")
+                })?;
+            }
             Notice::SegmentStuck { segment, detail } => self.stuck(*segment, detail)?,
             Notice::Store(store::Notice::MetaUnreadable { segment, detail }) => {
                 ensure(self.weather.bad[0], "INV-27", || {

@@ -88,6 +88,8 @@ pub(super) fn response(reply: Reply, batches: bool) -> Response {
         | Reply::UserPage(..)
         | Reply::Unlocked(_)
         | Reply::Rights(_)
+        | Reply::Policy(_)
+        | Reply::Policies(_)
         | Reply::ClusterStatus(_)
         | Reply::NodeChanged(_)
         | Reply::Ring(_)

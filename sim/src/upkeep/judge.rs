@@ -7,7 +7,7 @@ use storage::disk::{Job, Step};
 use storage::segment::layout;
 use types::{RangeId, SegmentId, TopicId};
 
-use super::rules::{Bounds, bounds};
+use super::rules::{Bounds, bounds, read_by_all};
 use crate::invariants::{Violation, inv_36, inv_37, inv_38, inv_39, inv_40};
 
 /// How long a decision may take from the question to the entry, microseconds: the bounds of any moment of it may have
@@ -24,6 +24,9 @@ pub(super) struct Judge {
     current: BTreeMap<TopicId, Bounds>,
     /// Bounds of each topic that held before, with the last moment they did.
     lately: BTreeMap<TopicId, BTreeMap<Bounds, u64>>,
+    /// How far every group of a topic was at some moment. Nobody takes a position back, but a group that comes later
+    /// begins before what the others are past.
+    read: BTreeMap<TopicId, u64>,
     /// Copies that were made: whatever is under the name of another was never anything.
     pub(super) made: BTreeSet<SegmentId>,
     /// Since when the running process knows of a copy nobody lists, microseconds.
@@ -93,6 +96,11 @@ impl Judge {
         self.lately.retain(|topic, _| topics.contains(topic));
         self.lately.values_mut().for_each(|all| all.retain(|_, at| *at + WINDOW >= now));
         self.current = topics.iter().filter_map(|topic| Some((*topic, bounds_of(*topic)?))).collect();
+        for topic in &topics {
+            let read = self.read.entry(*topic).or_default();
+            *read = read_by_all(vnode, *topic).max(*read);
+        }
+        self.read.retain(|topic, _| topics.contains(topic));
         let listed: BTreeMap<SegmentId, Segment> =
             vnode.segments().map(|(id, segment)| (id, segment.clone())).collect();
         let gone: Vec<SegmentId> =
@@ -123,7 +131,8 @@ impl Judge {
         let topic = segment.range.topic;
         let lately = self.lately.get(&topic).into_iter().flat_map(BTreeMap::keys);
         let mut held = lately.chain(self.current.get(&topic));
-        let allowed = held.any(|bounds| bounds.allow(&segments, self.wall_max));
+        let read = self.read.get(&topic).copied().unwrap_or_default();
+        let allowed = held.any(|bounds| bounds.allow(&segments, read, self.wall_max));
         inv_38::bounded(segment, allowed)
     }
 

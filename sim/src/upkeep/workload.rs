@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use broker::{Admin, Fetch, Fetched, Form, Produce, Reply, Request, RequestId};
+use broker::{Admin, Commit, Fetch, Fetched, Form, Produce, Reply, Request, RequestId};
 use bytes::{Bytes, BytesMut};
 use metadata::cluster::{Command, Policy, Setting};
 use rand::Rng;
@@ -16,6 +16,7 @@ use crate::invariants::{Violation, ensure, inv_43};
 
 const TOPICS: [&str; 3] = ["a", "b", "c"];
 const POLICIES: [&str; 3] = ["one", "two", "three"];
+const GROUPS: [&str; 2] = ["g", "h"];
 
 /// Readers, one for each topic, and what is known of the records.
 #[derive(Debug, Default)]
@@ -59,6 +60,7 @@ impl World {
             3 => self.define()?,
             4 => self.bind()?,
             5..=8 => self.read(topic)?,
+            9 => self.commit(topic)?,
             _ => self.produce(topic)?,
         }
         Ok(())
@@ -96,7 +98,17 @@ impl World {
         let policy = Policy {
             age_ms_max: setting([0, 2000, 20_000]),
             bytes_max: setting([0, 400, 3000]),
+            read_age_ms_max: setting([0, 500, 5000]),
+            unread_age_ms_max: setting([0, 5000, 40_000]),
             spread_by: Setting::Inherit,
+        };
+        let read_is_set = matches!(policy.read_age_ms_max, Setting::Value(_));
+        let policy = match policy.unread_age_ms_max {
+            // Refused without it.
+            Setting::Inherit | Setting::Off if read_is_set => {
+                Policy { unread_age_ms_max: Setting::Value(20_000), ..policy }
+            }
+            Setting::Inherit | Setting::Off | Setting::Value(_) => policy,
         };
         let command = if self.rng.random_bool(0.3) {
             Command::DeletePolicy { name }
@@ -115,6 +127,16 @@ impl World {
         let topic = topics[self.rng.random_range(0..topics.len())];
         let policy = POLICIES.get(self.rng.random_range(0..=POLICIES.len())).map(|name| name.as_bytes());
         self.change(|node, actions| node.bind_policy(topic, policy, actions))
+    }
+
+    /// A group is as far as the readers; nobody waits for the answer.
+    fn commit(&mut self, topic: usize) -> Result<(), Violation> {
+        let Some(cursor) = self.readers.cursors.get(&topic).cloned() else { return Ok(()) };
+        let group = GROUPS[self.rng.random_range(0..GROUPS.len())];
+        let group = Some(Bytes::from_static(group.as_bytes()));
+        let commit = Commit { topic: name(topic), group, cursor: Some(cursor) };
+        self.send(Request::Commit(commit))?;
+        Ok(())
     }
 
     fn read(&mut self, topic: usize) -> Result<(), Violation> {

@@ -15,6 +15,7 @@ use storage::segment::layout;
 use types::{Instant, NodeId, SegmentId, VnodeId, WallTime};
 
 use super::judge::{Judge, bounds_of};
+use super::rules::read_by_all;
 use super::workload::Readers;
 use super::{Options, Summary};
 use crate::disk::{Chance, Class, Faults, Found, Injection, NameLoss, Side, SimDisk};
@@ -159,11 +160,12 @@ impl World {
         let Some(vnode) = node.vnode_tables(VNODE) else { return Ok(()) };
         for (topic, _) in vnode.topics() {
             let Some(bounds) = bounds_of(&self.config, node.cluster_tables(), vnode, topic) else { continue };
+            let read = read_by_all(vnode, topic);
             for (range, _) in vnode.ranges_of(topic) {
                 let segments: Vec<_> = vnode.segments_of(range).map(|(_, segment)| segment.clone()).collect();
                 // A sweep ago at the latest.
                 let then = self.wall_ms().saturating_sub(2 * millis(self.config.retention.every));
-                ensure(!bounds.allow(&segments, then), "LIVENESS", || {
+                ensure(!bounds.allow(&segments, read, then), "LIVENESS", || {
                     format!("{range} holds more than {bounds:?} allow, and nothing expires")
                 })?;
             }

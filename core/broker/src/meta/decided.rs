@@ -134,4 +134,8 @@ pub(crate) enum Decided {
         id: RequestId,
         result: Result<(), Error>,
     },
+    PolicyBound {
+        id: RequestId,
+        result: Result<(), Error>,
+    },
 }

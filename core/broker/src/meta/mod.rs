@@ -89,6 +89,9 @@ enum Then {
         topic: TopicId,
         name: TopicName,
     },
+    BindPolicy {
+        id: RequestId,
+    },
     SplitRange {
         id: RequestId,
         range: RangeId,

@@ -124,6 +124,10 @@ impl Core {
         self.propose(topic, &Command::DeleteTopic { topic }, Then::DeleteTopic { id, topic, name });
     }
 
+    pub(crate) fn bind_policy(&mut self, id: RequestId, topic: TopicId, policy: Option<Bytes>) {
+        self.propose(topic, &Command::BindTopicPolicy { topic, policy }, Then::BindPolicy { id });
+    }
+
     pub(crate) fn split_range(&mut self, id: RequestId, range: RangeId) {
         self.propose(range.topic, &Command::SplitRange { range }, Then::SplitRange { id, range });
     }

@@ -45,6 +45,9 @@ impl Meta {
             (Then::DeleteTopic { id, topic, name }, Reply::TopicDeleted { segments }) => {
                 self.decided.push(Decided::TopicDeleted { id, topic, name, result: Ok(segments) });
             }
+            (Then::BindPolicy { id }, Reply::PolicyBound) => {
+                self.decided.push(Decided::PolicyBound { id, result: Ok(()) });
+            }
             (Then::SplitRange { id, range }, Reply::RangeSplit { left, right }) => {
                 self.decided.push(Decided::RangeSplit { id, range, result: Ok((left, right)) });
             }
@@ -95,6 +98,7 @@ impl Meta {
             Then::DeleteTopic { id, topic, name } => {
                 decided.push(Decided::TopicDeleted { id, topic, name, result: Err(error) });
             }
+            Then::BindPolicy { id } => decided.push(Decided::PolicyBound { id, result: Err(error) }),
             Then::SplitRange { id, range } => {
                 decided.push(Decided::RangeSplit { id, range, result: Err(error) });
             }

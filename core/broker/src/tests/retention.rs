@@ -116,6 +116,35 @@ fn a_segment_that_takes_records_never_expires() {
     assert_eq!((bench.expired(), bench.page(fetch("t")).values), (0, vec!["a".to_owned()]));
 }
 
+/// What everybody has read goes; a group that stands still keeps its records to a bound, and no longer.
+#[test]
+fn what_every_group_is_past_goes_before_what_one_still_wants() {
+    let mut bench = bench(|config| config.retention.age_ms_max = Some(300_000));
+    let policy = Policy {
+        read_age_ms_max: Setting::Value(0),
+        unread_age_ms_max: Setting::Value(900_000),
+        ..Policy::default()
+    };
+    assert_eq!(bench.ask(policies::define("read", policy)), Reply::Done);
+    assert_eq!(bench.ask(policies::bind("t", Some("read"))), Reply::Done);
+    bench.fill(4);
+    bench.age(6 * MINUTE);
+    assert_eq!(bench.expired(), 0, "nobody has read anything, and it may stay for longer than others");
+    let two = bench.page(Fetch { max: 2, ..fetch("t") }).cursor;
+    let three = bench.page(Fetch { max: 3, ..fetch("t") }).cursor;
+    assert_eq!(bench.ask(commit("t", "fast", &three)), Reply::Committed);
+    assert_eq!(bench.ask(commit("t", "slow", &two)), Reply::Committed);
+    bench.age(2 * MINUTE);
+    assert_eq!((bench.expired(), bench.listed()), (2, 2), "what both are past");
+    let slow = Fetch { group: name("slow"), ..fetch("t") };
+    assert_eq!(bench.page(slow).values, ["c", "d"]);
+    assert_eq!(bench.ask(commit("t", "slow", &three)), Reply::Committed);
+    bench.age(MINUTE);
+    assert_eq!((bench.expired(), bench.listed()), (3, 1));
+    bench.age(7 * MINUTE);
+    assert_eq!((bench.expired(), bench.listed()), (4, 0), "the bound for what nobody reads");
+}
+
 #[test]
 fn a_range_that_holds_too_much_loses_its_oldest() {
     let mut bench = bench(|_| {});

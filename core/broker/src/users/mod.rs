@@ -109,7 +109,7 @@ impl Node {
             Decided::Done { then, result } => match then {
                 Then::User(id) => self.answer(id, result.map_err(user_reason)),
                 Then::Password { id, own } => self.password_changed(id, own, result),
-                Then::Right(id) => self.answer(id, result.map_err(right_reason)),
+                Then::Right(id) | Then::Policy(id) => self.answer(id, result.map_err(right_reason)),
                 Then::Unlock(id) => self.unlocked(id, result),
                 Then::Seed(user) => self.seeded(user, result),
                 Then::LoginFailed { id, user, address } => self.failure_counted(id, user, address, result),

@@ -431,7 +431,10 @@ fn rules(reader: &mut Reader) -> Result<LockoutRules, codec::Error> {
 pub(super) fn policy(reader: &mut Reader) -> Result<Policy, codec::Error> {
     let age_ms_max = setting(reader, Reader::u64)?;
     let bytes_max = setting(reader, Reader::u64)?;
-    Ok(Policy { age_ms_max, bytes_max, spread_by: setting(reader, Reader::blob)? })
+    let read_age_ms_max = setting(reader, Reader::u64)?;
+    let unread_age_ms_max = setting(reader, Reader::u64)?;
+    let spread_by = setting(reader, Reader::blob)?;
+    Ok(Policy { age_ms_max, bytes_max, read_age_ms_max, unread_age_ms_max, spread_by })
 }
 
 fn setting<T>(
@@ -460,6 +463,8 @@ fn put_rules(out: &mut BytesMut, rules: LockoutRules) {
 pub(super) fn put_policy(out: &mut BytesMut, policy: &Policy) {
     put_setting(out, &policy.age_ms_max, |out, ms| out.put_u64(*ms));
     put_setting(out, &policy.bytes_max, |out, bytes| out.put_u64(*bytes));
+    put_setting(out, &policy.read_age_ms_max, |out, ms| out.put_u64(*ms));
+    put_setting(out, &policy.unread_age_ms_max, |out, ms| out.put_u64(*ms));
     put_setting(out, &policy.spread_by, |out, key| out.put_blob(key));
 }
 

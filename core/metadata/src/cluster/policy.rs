@@ -74,6 +74,12 @@ pub struct Policy {
     pub age_ms_max: Setting<u64>,
     /// The oldest sealed segments of a range go while it holds more than this, bytes.
     pub bytes_max: Setting<u64>,
+    /// Sealed segments go that are older than this and that every group of the topic is past, of which there is at
+    /// least one; milliseconds. Only beside a value of `unread_age_ms_max`.
+    pub read_age_ms_max: Setting<u64>,
+    /// Sealed segments that some group is not past, or that no group ever read, are not kept to `age_ms_max` but
+    /// to this age, milliseconds: the longest that a group which stands still holds anything.
+    pub unread_age_ms_max: Setting<u64>,
     /// Attribute in which the replicas of a segment should differ: its key.
     pub spread_by: Setting<Bytes>,
 }
@@ -104,11 +110,16 @@ impl Policies {
 }
 
 impl Policy {
-    pub(super) fn is_valid(&self) -> bool {
-        match &self.spread_by {
+    /// Whether [`Command::DefinePolicy`](super::Command::DefinePolicy) takes it.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        let spread = match &self.spread_by {
             Setting::Inherit | Setting::Off => true,
             Setting::Value(key) => text(key).is_some(),
-        }
+        };
+        // What goes by progress alone would stay for ever when a group stands still.
+        let is_set = |setting: &Setting<u64>| matches!(setting, Setting::Value(_));
+        spread && (!is_set(&self.read_age_ms_max) || is_set(&self.unread_age_ms_max))
     }
 }
 

@@ -51,7 +51,7 @@ const SECTION_FORMAT: u8 = 1;
 const USER_BYTES_MIN: usize = 4 + 1 + 4 + 1 + 8 + 1 + 1 + 8 + 8;
 const GRANT_BYTES_MIN: usize = 4 + 1 + 1 + 4 + 1;
 const LOCKOUT_BYTES_MIN: usize = 4 + 1 + 4 + 1 + 4 + 1 + 8 + 8;
-const POLICY_BYTES_MIN: usize = 4 + 1 + 3;
+const POLICY_BYTES_MIN: usize = 4 + 1 + 5;
 
 /// Why bytes are not a snapshot this build can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

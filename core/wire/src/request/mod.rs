@@ -144,6 +144,34 @@ pub enum Request {
     },
     /// Lists users with their roles.
     ListUsersV2,
+    /// Defines a storage policy, or puts another in its place.
+    DefinePolicy {
+        /// Its name.
+        name: Str,
+        /// What it says, as JSON text. Not judged here.
+        json: Bytes,
+    },
+    /// Removes a storage policy.
+    DeletePolicy {
+        /// Its name.
+        name: Str,
+        /// Although topics point at it.
+        force: bool,
+    },
+    /// Points a topic at a storage policy.
+    BindTopicPolicy {
+        /// The topic.
+        topic: Str,
+        /// The policy; null is none.
+        name: Str,
+    },
+    /// What holds for a topic, and where it comes from.
+    GetPolicy {
+        /// The topic.
+        topic: Str,
+    },
+    /// Lists storage policies.
+    ListPolicies,
     /// Lists topics in order of their names.
     ListTopics {
         /// Only names that begin with it; null for all.
@@ -334,6 +362,11 @@ impl Request {
             Self::Hello { .. } => ApiKey::Hello,
             Self::SetRole { .. } => ApiKey::SetRole,
             Self::ListUsersV2 => ApiKey::ListUsersV2,
+            Self::DefinePolicy { .. } => ApiKey::DefinePolicy,
+            Self::DeletePolicy { .. } => ApiKey::DeletePolicy,
+            Self::BindTopicPolicy { .. } => ApiKey::BindTopicPolicy,
+            Self::GetPolicy { .. } => ApiKey::GetPolicy,
+            Self::ListPolicies => ApiKey::ListPolicies,
             Self::ListTopics { .. } => ApiKey::ListTopics,
             Self::DescribeTopic { .. } => ApiKey::DescribeTopic,
             Self::SealTopic { .. } => ApiKey::SealTopic,
@@ -365,6 +398,7 @@ impl Request {
         let request = match api_key {
             ApiKey::ListUsers => return Ok(Self::ListUsers),
             ApiKey::ListUsersV2 => return Ok(Self::ListUsersV2),
+            ApiKey::ListPolicies => return Ok(Self::ListPolicies),
             ApiKey::MtlsAuth => return Ok(Self::MtlsAuth),
             ApiKey::Auth => Self::Auth { username: r.opt_blob()?, password: r.opt_blob()? },
             ApiKey::CreateTopic => Self::CreateTopic { topic: r.opt_blob()?, keyspace_bits: r.u8()? },
@@ -391,6 +425,10 @@ impl Request {
             ApiKey::ListAcls => Self::ListAcls { username: r.opt_blob()? },
             ApiKey::Hello => Self::Hello { client: r.opt_blob()?, features: r.u64()? },
             ApiKey::SetRole => Self::SetRole { username: r.opt_blob()?, role: r.opt_blob()? },
+            ApiKey::DefinePolicy => Self::DefinePolicy { name: r.opt_blob()?, json: r.blob()? },
+            ApiKey::DeletePolicy => Self::DeletePolicy { name: r.opt_blob()?, force: r.bool()? },
+            ApiKey::BindTopicPolicy => Self::BindTopicPolicy { topic: r.opt_blob()?, name: r.opt_blob()? },
+            ApiKey::GetPolicy => Self::GetPolicy { topic: r.opt_blob()? },
             ApiKey::ListTopics => {
                 Self::ListTopics { prefix: r.opt_blob()?, after: r.opt_blob()?, max: r.u32()? }
             }
@@ -462,7 +500,7 @@ impl Request {
                 put_strings(out, permissions);
             }
             Self::ChangePassword { username, new_password } => put_strings(out, [username, new_password]),
-            Self::ListUsers | Self::ListUsersV2 | Self::MtlsAuth => {}
+            Self::ListUsers | Self::ListUsersV2 | Self::ListPolicies | Self::MtlsAuth => {}
             Self::TokenAuth { jwt } => put_strings(out, [jwt]),
             Self::GrantAcl(Acl { username, operation, pattern })
             | Self::RevokeAcl(Acl { username, operation, pattern }) => {
@@ -474,6 +512,16 @@ impl Request {
                 out.put_u64(*features);
             }
             Self::SetRole { username, role } => put_strings(out, [username, role]),
+            Self::DefinePolicy { name, json } => {
+                put_strings(out, [name]);
+                out.put_blob(json);
+            }
+            Self::DeletePolicy { name, force } => {
+                put_strings(out, [name]);
+                out.put_bool(*force);
+            }
+            Self::BindTopicPolicy { topic, name } => put_strings(out, [topic, name]),
+            Self::GetPolicy { topic } => put_strings(out, [topic]),
             Self::ListTopics { prefix: first, after, max }
             | Self::ListGroups { topic: first, after, max } => {
                 put_strings(out, [first, after]);

@@ -94,6 +94,8 @@ pub enum Payload {
     Unlocked(u32),
     /// Some users, with their roles.
     UserPage(UserPage),
+    /// JSON text about storage policies.
+    Policies(Bytes),
     /// How the cluster is, and some of its nodes.
     ClusterStatus(ClusterStatus),
     /// What changing a node came to, or would come to.
@@ -185,6 +187,7 @@ fn decode_payload(api_key: ApiKey, payload: Bytes) -> Result<Payload, Error> {
         ApiKey::NewProducer => Payload::Producer { id: r.u64()?, now_ms: r.u64()? },
         ApiKey::ListUsers => Payload::Users(users::decode(r)?),
         ApiKey::ListUsersV2 => Payload::UsersV2(users::decode_v2(r)?),
+        ApiKey::GetPolicy | ApiKey::ListPolicies => Payload::Policies(r.blob()?),
         ApiKey::ListAcls => Payload::Grants(users::decode_grants(r)?),
         ApiKey::Hello => Payload::Hello(Hello::decode(r)?),
         ApiKey::ListTopics => Payload::Topics(TopicSummaries::decode(r)?),
@@ -213,6 +216,9 @@ fn decode_payload(api_key: ApiKey, payload: Bytes) -> Result<Payload, Error> {
         | ApiKey::GrantAcl
         | ApiKey::RevokeAcl
         | ApiKey::SetRole
+        | ApiKey::DefinePolicy
+        | ApiKey::DeletePolicy
+        | ApiKey::BindTopicPolicy
         | ApiKey::SealTopic
         | ApiKey::DeleteTopic => Payload::Empty,
     };
@@ -244,6 +250,7 @@ fn encode_payload(payload: &Payload, fields: &mut BytesMut) {
         Payload::Token(bytes) | Payload::Cursor(bytes) => fields.put_opt_blob(Some(bytes)),
         Payload::Stored(count) | Payload::Unlocked(count) => fields.put_u32(*count),
         Payload::UserPage(page) => page.encode(fields),
+        Payload::Policies(json) => fields.put_blob(json),
         Payload::ClusterStatus(status) => status.encode(fields),
         Payload::NodeChanged(changed) => changed.encode(fields),
         Payload::Ring(page) => page.encode(fields),

@@ -10,6 +10,7 @@ mod explain;
 mod group;
 mod loadtest;
 mod output;
+mod policy;
 mod produce;
 mod range;
 mod reshard;
@@ -49,6 +50,9 @@ pub(crate) enum Command {
     /// Say why something does or does not move, and what happens next
     #[command(subcommand)]
     Explain(explain::Command),
+    /// Manage how long topics keep their records, and where their copies lie
+    #[command(subcommand)]
+    Policy(policy::Command),
     /// Look at consumer groups
     #[command(subcommand)]
     Group(group::Command),
@@ -88,6 +92,7 @@ impl Command {
             Self::Range(command) => client_command(range::run(command)),
             Self::Segment(command) => client_command(segment::run(command)),
             Self::Explain(command) => client_command(explain::run(command)),
+            Self::Policy(command) => client_command(policy::run(command)),
             Self::Group(command) => client_command(group::run(command)),
             Self::User(command) => client_command(user::run(command)),
             Self::Acl(command) => client_command(acl::run(command)),

@@ -7,6 +7,7 @@ mod connection;
 mod consumer;
 mod inspect;
 mod outbox;
+mod policies;
 mod producer;
 mod socket;
 mod stream;

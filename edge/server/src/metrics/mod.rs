@@ -288,6 +288,8 @@ impl Metrics {
             | Reply::UserPage(..)
             | Reply::Unlocked(_)
             | Reply::Rights(_)
+            | Reply::Policy(_)
+            | Reply::Policies(_)
             | Reply::ClusterStatus(_)
             | Reply::NodeChanged(_)
             | Reply::Ring(_)

@@ -68,6 +68,8 @@ fn commands_of_users() -> Vec<Command> {
     let policy = Policy {
         age_ms_max: Setting::Value(86_400_000),
         bytes_max: Setting::Off,
+        read_age_ms_max: Setting::Value(60_000),
+        unread_age_ms_max: Setting::Value(604_800_000),
         spread_by: Setting::Value(bytes("rack")),
     };
     vec![

@@ -281,6 +281,13 @@ fn a_policy_is_what_was_said_last() {
         refused(&mut cluster, &unnamed, Refusal::InvalidPolicy);
         refused(&mut cluster, &define(&Policy { spread_by: key(bad), ..policy }), Refusal::InvalidPolicy);
     }
+    // What goes once it is read has a bound for what nobody reads.
+    for (unread_age_ms_max, is_valid) in
+        [(Setting::Inherit, false), (Setting::Off, false), (Setting::Value(0), true)]
+    {
+        let policy = Policy { read_age_ms_max: Setting::Value(0), unread_age_ms_max, ..Policy::default() };
+        assert_eq!(run(&mut cluster, &define(&policy)) == Reply::PolicyDefined, is_valid);
+    }
     assert_eq!(run(&mut cluster, &Command::DeletePolicy { name: name.clone() }), Reply::PolicyDeleted);
     refused(&mut cluster, &Command::DeletePolicy { name }, Refusal::NoSuchPolicy);
 }

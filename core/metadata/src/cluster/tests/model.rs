@@ -63,9 +63,12 @@ fn a_setting() -> impl Strategy<Value = Setting<u64>> {
 
 fn a_policy() -> impl Strategy<Value = Policy> {
     let key = prop_oneof![Just(Setting::Off), "[a-z]{0,2}".prop_map(|key| Setting::Value(bytes(&key)))];
-    (a_setting(), a_setting(), key).prop_map(|(age_ms_max, bytes_max, spread_by)| Policy {
+    let settings = (a_setting(), a_setting(), a_setting(), a_setting(), key);
+    settings.prop_map(|(age_ms_max, bytes_max, read_age_ms_max, unread_age_ms_max, spread_by)| Policy {
         age_ms_max,
         bytes_max,
+        read_age_ms_max,
+        unread_age_ms_max,
         spread_by,
     })
 }

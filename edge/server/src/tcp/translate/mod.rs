@@ -4,6 +4,7 @@
 //! payload is decoded first, an administrator's permission is looked at first. Only the node knows permissions, so
 //! an administrator's request that cannot be served is refused through it.
 
+mod policies;
 mod records;
 mod topics;
 mod users;
@@ -82,6 +83,11 @@ fn of_message(request: wire::Request, frame_bytes_max: usize) -> Result<Ask, Rea
             Ok(Ask::Answer(Response::Ok(Payload::Hello(hello(frame_bytes_max)))))
         }
         R::SetRole { username, role } => Ok(users::set_role(username, role)),
+        R::DefinePolicy { name, json } => Ok(policies::define(name, &json)),
+        R::DeletePolicy { name, force } => Ok(policies::delete(name, force)),
+        R::BindTopicPolicy { topic, name } => Ok(policies::bind(topic, name)),
+        R::GetPolicy { topic } => Ok(policies::get(topic)),
+        R::ListPolicies => Ok(policies::list()),
         R::ListUsersV2 => Ok(users::list_roles()),
         R::ListUsersPage { after, max } => Ok(users::list_page(after, max)),
         R::UnlockUser { username, address } => Ok(users::unlock(username, address)),
@@ -135,6 +141,7 @@ fn hello(frame_bytes_max: usize) -> Hello {
             | features::USER_ADMIN
             | features::CLUSTER_ADMIN
             | features::EXPLAIN
+            | features::POLICIES
             | features::ONCE,
         frame_bytes_max: u32::try_from(frame_bytes_max).unwrap_or(u32::MAX),
         fetch_records_max: limits::FETCH_RECORDS_MAX,
@@ -160,6 +167,8 @@ pub(super) fn response(reply: Reply, form: Form) -> Option<Response> {
         Reply::Users(users) => users::users(users),
         Reply::UsersAndRoles(users) => users::users_and_roles(users),
         Reply::UserPage(users, more) => users::user_page(users, more),
+        Reply::Policy(policy) => policies::policy(*policy),
+        Reply::Policies(policies) => policies::policies(policies),
         Reply::Unlocked(addresses) => Payload::Unlocked(addresses),
         Reply::Rights(rights) => users::rights(rights),
         Reply::ClusterStatus(status) => Payload::ClusterStatus(*status),
@@ -200,10 +209,10 @@ mod tests {
         for topic_operation in [1, 2, 3, 4, 5, 7, 40, 46, 47, 59, 60] {
             assert_eq!(ask(topic_operation, b"garbage").unwrap_err(), Reason::MalformedRequest);
         }
-        for admin_operation in [8, 9, 10, 14, 15, 16, 32, 51, 52, 53, 54, 55, 56, 57, 58] {
+        for admin_operation in [8, 9, 10, 14, 15, 16, 32, 34, 35, 36, 37, 51, 52, 53, 54, 55, 56, 57, 58] {
             assert!(matches!(ask(admin_operation, b"garbage"), Ok(Ask::Refuse(Reason::MalformedRequest))));
         }
-        for none in [0, 6, 12, 13, 17, 34, 61, 65535] {
+        for none in [0, 6, 12, 13, 17, 39, 61, 65535] {
             assert_eq!(ask(none, b"garbage").unwrap_err(), Reason::UnknownApiKey, "{none}");
         }
         for list in [11, 33] {
@@ -259,6 +268,6 @@ mod tests {
         let Ok(Ask::Answer(Response::Ok(Payload::Hello(hello)))) = ask(31, &payload(&hello)) else {
             panic!("answered here")
         };
-        assert_eq!((hello.frame_bytes_max, hello.features), (1024, 0b10_1111_1111));
+        assert_eq!((hello.frame_bytes_max, hello.features), (1024, 0b11_1111_1111));
     }
 }

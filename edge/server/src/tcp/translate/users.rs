@@ -51,6 +51,11 @@ pub(super) fn administers(key: ApiKey) -> bool {
         | ApiKey::ListAcls
         | ApiKey::SetRole
         | ApiKey::ListUsersV2
+        | ApiKey::DefinePolicy
+        | ApiKey::DeletePolicy
+        | ApiKey::BindTopicPolicy
+        | ApiKey::GetPolicy
+        | ApiKey::ListPolicies
         | ApiKey::UnlockUser
         | ApiKey::ListUsersPage
         | ApiKey::ClusterStatus
