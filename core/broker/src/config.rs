@@ -18,6 +18,10 @@ const REPLACE_AFTER_DEFAULT: Duration = Duration::from_secs(300);
 
 const REPLICATE_WITHIN: Duration = Duration::from_secs(15);
 const BEHIND_MAX: Duration = Duration::from_secs(10);
+/// As a rule, a segment's worth: whoever lacks that has given up a segment for lost.
+const BEHIND_BYTES_MAX: u64 = limits::SEGMENT_BYTES_DEFAULT;
+/// As a rule, a fraction of what a disk reads in a second.
+const MEND_BYTES_PER_SECOND: u64 = 64 * 1024 * 1024;
 
 /// Identity, seed and limits of one node.
 #[derive(Clone, Debug)]
@@ -40,6 +44,10 @@ pub struct Config {
     pub replicate_within: Duration,
     /// How long a follower may be away, or lack something, before the segment ends for the sake of a better set.
     pub behind_max: Duration,
+    /// How many bytes a follower may lack before the same.
+    pub behind_bytes_max: u64,
+    /// Bytes a second that this node reads to make copies whole, or to move them, over time; at least 1.
+    pub mend_bytes_per_second: u64,
     /// Size at which an active segment is sealed, bytes of frames.
     pub segment_bytes: u64,
     /// Age at which an active segment is sealed; `None` never.
@@ -146,6 +154,8 @@ impl Config {
             segment_replicas: 3,
             replicate_within: REPLICATE_WITHIN,
             behind_max: BEHIND_MAX,
+            behind_bytes_max: BEHIND_BYTES_MAX,
+            mend_bytes_per_second: MEND_BYTES_PER_SECOND,
             segment_bytes: limits::SEGMENT_BYTES_DEFAULT,
             segment_age: None,
             frame_bytes_max: limits::FRAME_BYTES_DEFAULT,

@@ -329,6 +329,10 @@ impl Node {
         if standing.failed {
             self.avoid_failed(id);
         }
+        if standing.own_behind >= self.core.config.behind_max {
+            // Its producers do not notice, its readers do: others begin the next segments.
+            self.core.avoid(self.core.config.node);
+        }
         let Some(range) = self.ranges.get(&id) else { return };
         match &range.state {
             State::Open(open) => {
@@ -395,6 +399,7 @@ impl Node {
             return;
         }
         let (now, longer) = (self.core.now, self.core.config.behind_max);
+        let bytes_max = self.core.config.behind_bytes_max;
         let able = self.core.able_nodes();
         let own_goes = self.core.gives_way();
         let wanted = self.core.config.segment_replicas.min(able.len());
@@ -406,7 +411,7 @@ impl Node {
             }
             let (good, late) = match range.crew.as_deref() {
                 Some(crew) => {
-                    let late = crew.primary.behind(now, longer);
+                    let late = crew.primary.behind(now, longer, bytes_max);
                     let late: Vec<NodeId> = late.filter_map(|at| crew.replicas.get(at).copied()).collect();
                     (
                         crew.replicas

@@ -5,6 +5,7 @@
 //! a record: it is told of offsets and sizes, and says what to ask of whom.
 
 pub mod follower;
+mod marks;
 pub mod primary;
 pub mod quorum;
 pub mod repair;

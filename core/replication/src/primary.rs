@@ -17,6 +17,7 @@ use std::time::Duration;
 use types::{Instant, Offset};
 
 use crate::follower::{Follower, Lane, Out, Stand, Window};
+use crate::marks::Marks;
 use crate::quorum::Quorum;
 
 /// Times in a row a follower may be out of step before it is given a moment.
@@ -145,6 +146,8 @@ pub struct Standing {
     pub there: usize,
     /// The longest time that one of the followers has lacked something.
     pub behind: Duration,
+    /// The same of the own copy: others acknowledge, and readers wait.
+    pub own_behind: Duration,
 }
 
 /// What a follower is at, for people.
@@ -185,6 +188,10 @@ pub struct Primary<B> {
     /// In order, without gaps, up to `appended_end`; empty without followers.
     held: VecDeque<Held<B>>,
     held_bytes: u64,
+    /// Of what was given out.
+    marks: Marks,
+    /// What was committed when the own copy last had everything that was committed before, and when that was.
+    own_mark: (Offset, Instant),
 }
 
 impl<B: Clone> Primary<B> {
@@ -200,6 +207,8 @@ impl<B: Clone> Primary<B> {
             quorum: Quorum::new(replicas),
             held: VecDeque::new(),
             held_bytes: 0,
+            marks: Marks::default(),
+            own_mark: (base, now),
         }
     }
 
@@ -254,6 +263,7 @@ impl<B: Clone> Primary<B> {
             return;
         }
         self.held_bytes += piece.bytes;
+        self.marks.note(piece.end, piece.bytes);
         self.held.push_back(Held { piece, batch: batch() });
         for index in 0..self.followers.len() {
             self.feed(index, out);
@@ -314,6 +324,11 @@ impl<B: Clone> Primary<B> {
             failed: is_out(Out::Failed),
             there: 1 + self.followers.iter().filter(|follower| follower.is_there()).count(),
             behind: behind.map_or(Duration::ZERO, |since| now.since(since)),
+            own_behind: if self.synced_end.unwrap_or(self.base) < self.own_mark.0.min(committed) {
+                now.since(self.own_mark.1)
+            } else {
+                Duration::ZERO
+            },
         }
     }
 
@@ -332,11 +347,12 @@ impl<B: Clone> Primary<B> {
         })
     }
 
-    /// Which followers have lacked something for so long, or do not answer.
-    pub fn behind(&self, now: Instant, longer: Duration) -> impl Iterator<Item = usize> {
+    /// Which followers have lacked something for so long, do not answer, or lack more than so many bytes.
+    pub fn behind(&self, now: Instant, longer: Duration, bytes_max: u64) -> impl Iterator<Item = usize> {
         let committed = self.committed().unwrap_or(self.base);
         let late = move |follower: &Follower| {
-            follower.behind_since(committed).is_some_and(|since| now.since(since) >= longer)
+            let long = follower.behind_since(committed).is_some_and(|since| now.since(since) >= longer);
+            long || self.marks.behind(follower.held) > bytes_max
         };
         self.followers
             .iter()
@@ -593,6 +609,9 @@ impl<B: Clone> Primary<B> {
             self.held_bytes -= self.held.pop_front().map_or(0, |held| held.piece.bytes);
         }
         let committed = self.committed().unwrap_or(self.base);
+        if self.synced_end.unwrap_or(self.base) >= self.own_mark.0 {
+            self.own_mark = (committed, now);
+        }
         for follower in &mut self.followers {
             follower.note_committed(committed, now);
         }

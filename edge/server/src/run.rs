@@ -316,6 +316,8 @@ fn start_core(config: &Config, clients: &Clients, made_of: Core) -> Result<Runni
     node.segment_replicas = config.cluster.segment_replicas;
     node.replicate_within = config.cluster.replicate_within;
     node.behind_max = config.cluster.behind_max;
+    node.behind_bytes_max = config.cluster.behind_bytes_max;
+    node.mend_bytes_per_second = config.cluster.mend_bytes_per_second;
     node.replace_after = config.cluster.replace_after;
     node.segment_bytes = config.storage.segment_bytes;
     node.frame_bytes_max = config.connections.frame_bytes_max;

@@ -22,8 +22,6 @@ const READ_BYTES: usize = 512 * 1024;
 const APPENDS_MAX: usize = 16;
 /// How often a copy may say that it ends elsewhere.
 const RESYNCS_MAX: u32 = 8;
-/// What repairs of a node's vnodes read in a second, all together, bytes.
-const BYTES_PER_SECOND: u64 = 64 * 1024 * 1024;
 
 /// Whom a filling is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +184,8 @@ impl Node {
             return self.fill_over(number, Filled::SourceFailed);
         }
         if fill.is_bulk() {
-            let pause = Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
+            let rate = self.core.config.mend_bytes_per_second.max(1);
+            let pause = Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate);
             self.healing.pace_at = self.healing.pace_at.max(now).plus(pause);
         }
         self.fill_on(number);

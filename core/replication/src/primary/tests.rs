@@ -503,9 +503,25 @@ fn a_follower_is_behind_from_when_it_lacked_what_was_committed() {
     let (now, late) = (world.now, world.now.plus(second));
     world.primary.tick(now, &mut Vec::new());
     assert!(world.primary.standing(late).behind >= second);
-    assert_eq!(world.primary.behind(late, second).collect::<Vec<_>>(), [1]);
+    assert_eq!(world.primary.behind(late, second, u64::MAX).collect::<Vec<_>>(), [1]);
     world.take(0, 0);
     world.sync(0);
     world.hear(0);
     assert_eq!(world.primary.standing(late).behind, Duration::ZERO);
+}
+
+#[test]
+fn a_follower_that_lacks_too_many_bytes_is_behind_at_once() {
+    let mut world = open(3);
+    let mut at = BASE;
+    let mut grow = |primary: &mut Primary<Batch>, bytes: u64| {
+        let piece = Piece { from: at, end: at.plus(1), bytes };
+        primary.appended(piece, || (piece.from, piece.end), &mut Vec::new());
+        at = piece.end;
+        primary.behind(Instant(0), Duration::from_secs(1), 2 << 20).collect::<Vec<_>>()
+    };
+    for _ in 0..3 {
+        assert_eq!(grow(&mut world.primary, 1 << 20), [0; 0]);
+    }
+    assert_eq!(grow(&mut world.primary, 1 << 20), [1, 2], "neither has taken anything");
 }

@@ -35,6 +35,8 @@ pub(crate) struct Cluster {
     pub(crate) replicate_within: Duration,
     /// How long one of them may be away or behind.
     pub(crate) behind_max: Duration,
+    pub(crate) behind_bytes_max: u64,
+    pub(crate) mend_bytes_per_second: u64,
     /// Members of a vnode.
     pub(crate) vnode_replicas: usize,
     /// How long a node has to be dead before others take what it holds.
@@ -123,6 +125,8 @@ pub(super) fn cluster(values: &mut Values, peer: &Peer, client_port: u16) -> Clu
         segment_replicas: values.count("LOG_REPLICATION_FACTOR").min(limits::SEGMENT_REPLICAS_MAX),
         replicate_within: values.millis("LOG_REPLICATE_TIMEOUT_MS"),
         behind_max: values.millis("LOG_FOLLOWER_LAG_MS"),
+        behind_bytes_max: values.number("LOG_FOLLOWER_LAG_BYTES"),
+        mend_bytes_per_second: values.number("LOG_MEND_BYTES_PER_SECOND"),
         vnode_replicas: values.count("LOG_VNODE_REPLICATION_FACTOR").min(limits::RAFT_MEMBERS_MAX),
         replace_after: values.millis("LOG_REPLACE_AFTER_MS"),
         attributes: attributes(values),

@@ -217,6 +217,8 @@ const CLUSTER: &[Setting] = &[
     is("LOG_REPLICATION_FACTOR", STRICT_FROM_1, "3", "copies of a segment, at most one per node; a record is acknowledged once more than half of them have synced it"),
     is("LOG_REPLICATE_TIMEOUT_MS", MILLIS_FROM_1, "15000", "ms within which so many copies have to have a record; then its producer is told `no_quorum`, and its segment ends"),
     is("LOG_FOLLOWER_LAG_MS", MILLIS_FROM_1, "10000", "ms for which a copy of a segment may be away or behind, before the segment ends and the next one is placed without it; only when that makes more copies that keep up"),
+    is("LOG_FOLLOWER_LAG_BYTES", STRICT_FROM_1, "67108864", "bytes that a copy of a segment may lack before the same"),
+    is("LOG_MEND_BYTES_PER_SECOND", STRICT_FROM_1, "67108864", "bytes a node reads in a second, over time, to make copies whole elsewhere and to move them"),
     is("LOG_VNODES", STRICT_FROM_1, "1", "shards of the metadata of a cluster that is formed here"),
     is("LOG_VNODE_REPLICATION_FACTOR", STRICT_FROM_1, "3", "members of a shard, at most one per node"),
     is("LOG_REPLACE_AFTER_MS", MILLIS_FROM_1, "300000", "ms a node has to be dead before others take what it holds; longer than a restart takes"),

@@ -82,6 +82,26 @@ fn a_follower_that_was_away_is_not_waited_for_and_catches_up() {
     assert_eq!(cluster.extent(away, active.0).unwrap().end, Offset(32));
 }
 
+/// Others acknowledge in its place, and nobody would be given anything for as long as it lasts.
+#[test]
+fn a_primary_whose_disk_does_not_get_on_hands_its_segments_to_others() {
+    let (mut cluster, slow) = with_primary(3);
+    let before = cluster.active(slow, "t").unwrap();
+    let other = (slow + 1) % 3;
+    cluster.nodes[slow].log.hold = true;
+    cluster.produced(other, "v0");
+    // Metadata goes on: the disk of the log alone is slow.
+    cluster.until("its segment has ended", |cluster| {
+        cluster.active(other, "t").is_none_or(|active| active.0 != before.0)
+    });
+    cluster.produced(other, "v1");
+    let (_, listed) = cluster.active(other, "t").unwrap();
+    assert_ne!(at(listed.replicas[0]), slow);
+    assert_eq!(cluster.read_all(other, "t"), values(2));
+    cluster.nodes[slow].log.hold = false;
+    cluster.until("its copies are whole", |cluster| cluster.is_healed(other, "t", 3));
+}
+
 /// Far more than its window, while its disk does nothing.
 #[test]
 fn a_follower_that_is_slow_gets_what_it_lacks_from_the_primarys_copy() {
