@@ -14,6 +14,7 @@
 #   make fuzz                   long property runs over everything that decodes: CASES=n
 #   make bench                  the storage engine against the machine: ARGS=...
 #   make scale                  many ranges, topics and connections: what each costs; SCALE=10 for a tenth
+#   make restart                three processes: how long one takes to serve after a kill; SEGMENTS=n
 #   make metadata               three processes, one group: commands a second; SECONDS_EACH=n, VNODES=n
 #   make scale-sim              a hundred nodes, 1,024 vnodes, 100,000 topics, simulated
 
@@ -29,6 +30,7 @@ FROM ?= 0
 CASES ?= 100000
 SCALE ?= 1
 ARGS ?=
+SEGMENTS ?= 10000
 
 # One test runner where it is installed, the other where it is not; both run the same tests. The flag keeps a
 # checked-in lock file honest.
@@ -39,7 +41,7 @@ TESTS := $(CARGO) test --locked --no-fail-fast --quiet
 endif
 SIM := $(CARGO) run --release --locked --quiet -p malachi-sim --
 
-.PHONY: help run test verify fix sim bugs e2e drill-chaos drill-storage fuzz bench scale metadata scale-sim format lint unit seeds docs
+.PHONY: help run test verify fix sim bugs e2e drill-chaos drill-storage fuzz bench scale restart metadata scale-sim format lint unit seeds docs
 
 help:
 	@sed -n '3,/^$$/s/^# *//p' Makefile
@@ -131,6 +133,10 @@ bench:
 scale:
 	$(CARGO) build --release --locked -p malachi-cli
 	ulimit -n 16384; SCALE=$(SCALE) $(CARGO) run --release --locked -p malachi-client --example scale -- $(TARGET)/release/malachi
+
+restart:
+	$(CARGO) build --release --locked -p malachi-cli
+	ulimit -n 16384; SEGMENTS=$(SEGMENTS) $(CARGO) run --release --locked -p malachi-client --example restart -- $(TARGET)/release/malachi
 
 # Read back from every node, before and after all were killed.
 metadata:

@@ -1,4 +1,7 @@
-//! The cluster under test: three processes with directories and ports of their own.
+//! The cluster under test: three processes with directories and ports of their own. Each example that has one uses
+//! a part of it.
+
+#![allow(dead_code)]
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -40,38 +43,43 @@ impl Cluster {
 
     /// Starts all on what is in their directories, and waits until each of them takes changes.
     pub(crate) async fn start(&mut self) {
-        let entry = |node: usize| format!("n{node}@127.0.0.1:{}", self.ports[node].0[2]);
-        let list = [0, 1, 2].map(entry).join(",");
         for node in 0..NODES {
-            let dir = self.dir.join(node.to_string());
-            std::fs::create_dir_all(&dir).expect("the directory can be made");
-            let log = std::fs::File::options().create(true).append(true).open(dir.join("output"));
-            let Ports([client, people, peer]) = self.ports[node];
-            let child = Command::new(&self.program)
-                .arg("server")
-                .env("MALACHI_CONFIG_ENV", "dev")
-                .env("MALACHI_NODE_NAME", format!("n{node}"))
-                .env("MALACHI_LOG_NODES", &list)
-                .env("MALACHI_LOG_VNODES", &self.vnodes)
-                .env("MALACHI_CLUSTER_SECRET", "of a cluster that is measured")
-                .env("MALACHI_TCP_PORT", client.to_string())
-                .env("MALACHI_DASHBOARD_PORT", people.to_string())
-                .env("MALACHI_PEER_PORT", peer.to_string())
-                .env("MALACHI_PEER_ADDRESS", format!("127.0.0.1:{peer}"))
-                .env("MALACHI_LOG_DATA_DIR", dir.join("log"))
-                .env("MALACHI_RA_DATA_DIR", dir.join("raft"))
-                .env("MALACHI_AUTH_RATE_LIMIT", "100000")
-                .env("MALACHI_MAX_CONN_PER_IP", "5000")
-                .stdin(Stdio::null())
-                .stderr(log.expect("the broker's output has a place"))
-                .spawn();
-            self.children.push(child.expect("the program can be started"));
+            let child = self.spawn(node);
+            self.children.push(child);
         }
         let began = Instant::now();
         while !self.is_whole().await {
             assert!(began.elapsed() < START_MAX, "the cluster is not whole");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    fn spawn(&self, node: usize) -> Child {
+        let entry = |node: usize| format!("n{node}@127.0.0.1:{}", self.ports[node].0[2]);
+        let list = [0, 1, 2].map(entry).join(",");
+        let dir = self.dir.join(node.to_string());
+        std::fs::create_dir_all(&dir).expect("the directory can be made");
+        let log = std::fs::File::options().create(true).append(true).open(dir.join("output"));
+        let Ports([client, people, peer]) = self.ports[node];
+        let child = Command::new(&self.program)
+            .arg("server")
+            .env("MALACHI_CONFIG_ENV", "dev")
+            .env("MALACHI_NODE_NAME", format!("n{node}"))
+            .env("MALACHI_LOG_NODES", &list)
+            .env("MALACHI_LOG_VNODES", &self.vnodes)
+            .env("MALACHI_CLUSTER_SECRET", "of a cluster that is measured")
+            .env("MALACHI_TCP_PORT", client.to_string())
+            .env("MALACHI_DASHBOARD_PORT", people.to_string())
+            .env("MALACHI_PEER_PORT", peer.to_string())
+            .env("MALACHI_PEER_ADDRESS", format!("127.0.0.1:{peer}"))
+            .env("MALACHI_LOG_DATA_DIR", dir.join("log"))
+            .env("MALACHI_RA_DATA_DIR", dir.join("raft"))
+            .env("MALACHI_AUTH_RATE_LIMIT", "100000")
+            .env("MALACHI_MAX_CONN_PER_IP", "5000")
+            .stdin(Stdio::null())
+            .stderr(log.expect("the broker's output has a place"))
+            .spawn();
+        child.expect("the program can be started")
     }
 
     /// Whether every node knows a leader of every group, and the cluster's group has all its members.
@@ -119,6 +127,22 @@ impl Cluster {
             ticks.sum::<f64>() / TICKS_PER_SECOND
         };
         self.children.iter().map(of).collect()
+    }
+
+    /// One of them, without any warning.
+    pub(crate) fn kill_one(&mut self, node: usize) {
+        let child = &mut self.children[node];
+        child.kill().and_then(|()| child.wait()).expect("it is ours and runs");
+    }
+
+    /// Starts one that was killed, without waiting for anything.
+    pub(crate) fn start_one(&mut self, node: usize) {
+        self.children[node] = self.spawn(node);
+    }
+
+    /// The same of all of them.
+    pub(crate) fn start_all(&mut self) {
+        self.children = (0..NODES).map(|node| self.spawn(node)).collect();
     }
 
     /// All at once, without any warning.
