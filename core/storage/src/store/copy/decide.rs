@@ -4,10 +4,10 @@ use types::{Epoch, Offset, WallTime};
 
 use super::log::Mark;
 use super::{Copy, Task, reason_of};
-use crate::disk::{self, Output, Step};
+use crate::disk::{self, ErrorKind, Output, Step};
 use crate::segment::scan::{Scan, Stop};
 use crate::store::desk::{Desk, Owner};
-use crate::store::{Error, FailReason, Reply, RequestId};
+use crate::store::{Damage, DamageClass, Error, FailReason, Reply, RequestId};
 
 /// A fence being recorded.
 #[derive(Debug)]
@@ -228,7 +228,22 @@ impl Copy {
     fn recorded(&mut self, result: Result<Output, disk::Error>) -> Result<(), Error> {
         result.map(drop).map_err(|error| {
             self.aside_clean = false;
-            Error::Storage(error)
+            match error.kind {
+                // Somebody removed the directory while its log was open: nothing of this copy will be there after a
+                // start, and whoever mends copies has to make it anew.
+                ErrorKind::NotFound => {
+                    let (position, offset, class) = (0, self.meta.base, DamageClass::Meta);
+                    Error::Damaged(Damage { position, offset, class })
+                }
+                ErrorKind::Full
+                | ErrorKind::Io
+                | ErrorKind::ReadOnly
+                | ErrorKind::Exists
+                | ErrorKind::NotEmpty
+                | ErrorKind::Poisoned
+                | ErrorKind::NotOpen
+                | ErrorKind::Other => Error::Storage(error),
+            }
         })
     }
 }
