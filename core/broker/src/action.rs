@@ -174,6 +174,10 @@ pub enum Reply {
     Unlocked(u32),
     /// Rights as (operation, pattern).
     Rights(Vec<(&'static str, String)>),
+    /// What holds for a topic.
+    Policy(Box<TopicPolicy>),
+    /// Every storage policy, in the order of names.
+    Policies(Vec<(String, metadata::cluster::Policy)>),
     /// How the cluster is, and some of its nodes. These six are for people alone, so they are the protocol's own.
     ClusterStatus(Box<wire::response::ClusterStatus>),
     /// What is on a node that was changed, or would be.
@@ -319,6 +323,45 @@ pub struct UserInfo {
     pub permissions: Permissions,
     /// What it may do on the operator's surfaces.
     pub role: Option<Role>,
+}
+
+/// What holds for a topic, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPolicy {
+    /// The policy it points at.
+    pub name: Option<String>,
+    /// Whether that policy is defined.
+    pub is_defined: bool,
+    /// Sealed segments older than this go, milliseconds.
+    pub age_ms_max: Effective<u64>,
+    /// The oldest sealed segments of a range go while it holds more than this, bytes.
+    pub bytes_max: Effective<u64>,
+    /// The age at which sealed segments go that every group is past, milliseconds.
+    pub read_age_ms_max: Effective<u64>,
+    /// The age at which those go that some group is not past, milliseconds.
+    pub unread_age_ms_max: Effective<u64>,
+    /// Attribute in which the copies of a segment should differ.
+    pub spread_by: Effective<Bytes>,
+}
+
+/// A setting as it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effective<T> {
+    /// `None` when there is no such rule.
+    pub value: Option<T>,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Where a setting of a topic comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The topic's policy says it.
+    Policy,
+    /// It is what holds for every topic.
+    Default,
+    /// The topic points at a policy that is not defined.
+    Undefined,
 }
 
 /// Why a node must stop.
@@ -469,6 +512,16 @@ pub enum Notice {
         range: RangeId,
         /// Why.
         detail: String,
+    },
+    /// The only copy of a segment is damaged: what lies behind its end and before the offset where its range goes on is
+    /// lost, as far as it was there.
+    RecordsLost {
+        /// Which one.
+        segment: SegmentId,
+        /// End of what is intact, exclusive.
+        end: Offset,
+        /// Where the next segment begins.
+        goes_on: Offset,
     },
     /// A segment that should be here is not; it is sealed empty, which is right only if it never took a record.
     SegmentMissing {

@@ -8,13 +8,15 @@
 //! - The length recorded in metadata is the copy's durable end after it stopped taking appends, so it covers
 //!   everything acknowledged.
 //! - A segment of an earlier process lifetime is never appended to: it comes here first.
-//! - A copy that is out of service is not sealed: where its acknowledged records end is not known.
+//! - A copy that is out of service is not sealed: where its acknowledged records end is not known. What comes of a segment
+//!   that has no other is in `loss`.
 //! - What was sent to other copies and cannot be ended from here is ended by `healing`, which asks all of them.
 //!
 //! ```text
 //! size, age, split  Draining ───────────▶ Sealing ─▶ Recording
 //! failure           Draining ─▶ Fencing ─▶ Sealing ─▶ Recording
 //! restart                       Fencing ─▶ Sealing ─▶ Recording
+//! damage, one copy  Fencing ─▶ Verifying ────────────▶ Recording
 //! several copies    (Draining) ─▶ Handed ─▶ the tables say so
 //! ```
 
@@ -52,6 +54,8 @@ pub(crate) struct Ending {
     pub(crate) in_flight: VecDeque<InFlight>,
     /// Exclusive end of what may be read; `None` after a restart, when only the copy knows.
     pub(crate) committed_end: Option<Offset>,
+    /// Offsets behind its end that its only copy lost, once that was worked out.
+    pub(crate) lost: Option<u64>,
     /// Epoch of the fence.
     epoch: Epoch,
     /// Whether it counts against [`RESTARTS_MAX`].
@@ -69,6 +73,8 @@ pub(crate) enum Step {
     Fencing,
     /// The copy's seal.
     Sealing,
+    /// The only copy, out of service, is read through.
+    Verifying,
     /// The seal in metadata.
     Recording(Extent),
     /// A second try; `Node::retries` says when.
@@ -89,6 +95,7 @@ impl Ending {
             step,
             in_flight: VecDeque::new(),
             committed_end: None,
+            lost: None,
             epoch: EPOCH_FIRST.next(),
             counted: false,
             tries: 0,
@@ -102,6 +109,7 @@ impl Ending {
             Step::Draining { .. }
             | Step::Fencing
             | Step::Sealing
+            | Step::Verifying
             | Step::Recording(_)
             | Step::Handed { overdue: false } => false,
         }
@@ -346,16 +354,18 @@ impl Node {
         }
     }
 
-    fn record(&mut self, id: RangeId, extent: Extent) {
+    /// Has the end recorded.
+    pub(crate) fn record(&mut self, id: RangeId, extent: Extent) {
         let wall = self.core.wall;
         let Some((ending, appended_at)) = self.ending(id) else { return };
         ending.step = Step::Recording(extent);
         ending.committed_end = Some(extent.end);
         *appended_at = (*appended_at).max(wall);
-        let (segment, at) = (ending.segment, *appended_at);
+        let (segment, lost, at) = (ending.segment, ending.lost.unwrap_or_default(), *appended_at);
         let topic = self.ranges.get(&id).map(|range| range.topic.clone());
         let length = extent.end.since(extent.base);
-        self.core.seal_segment(id, SealSegment { segment, length, byte_size: extent.bytes, sealed_at: at });
+        let seal = SealSegment { segment, length, byte_size: extent.bytes, lost, sealed_at: at };
+        self.core.seal_segment(id, seal);
         // After a restart or a failure the end may lie past what readers were told.
         if let Some(topic) = topic {
             self.wake(&topic, Some(id));
@@ -373,9 +383,8 @@ impl Node {
             Ok(()) if !over => {}
             Ok(()) => {
                 self.core.notice(Notice::SegmentSealed { segment, end: extent.end, cause });
-                if extent.end == extent.base {
-                    self.core.delete_segment(segment);
-                }
+                self.loss_recorded(segment);
+                self.drop_empty(segment);
                 let at = self.ranges.get(&id).map(|range| range.appended_at).unwrap_or_default();
                 self.dismiss(id, Some((extent.end, at)));
                 self.ended(id, Ok(extent.end));
@@ -418,12 +427,19 @@ impl Node {
         // Who ended it tells of it and sees to the rest.
         if let (Step::Recording(_), true, Ok(end)) = (step, is_listed, stored) {
             self.core.notice(Notice::SegmentSealed { segment, end, cause });
-            if end == base {
-                self.core.delete_segment(segment);
-            }
+            self.loss_recorded(segment);
+            self.drop_empty(segment);
         }
         self.ended(id, stored);
         true
+    }
+
+    /// One that ended with nothing in it and lost nothing is listed no longer.
+    fn drop_empty(&mut self, segment: SegmentId) {
+        let listed = self.core.meta.of(segment.range.topic).segment(segment);
+        if listed.is_some_and(|listed| listed.goes_on() == Some(listed.start)) {
+            self.core.delete_segment(segment);
+        }
     }
 
     /// The segment is over, wherever that was decided: what lies below its end is stored, and nothing else is. `Err`
@@ -479,7 +495,11 @@ impl Node {
                         self.overdue(id);
                     }
                 }
-                Step::Draining { .. } | Step::Fencing | Step::Sealing | Step::Recording(_) => {}
+                Step::Draining { .. }
+                | Step::Fencing
+                | Step::Sealing
+                | Step::Verifying
+                | Step::Recording(_) => {}
             }
         }
     }
@@ -489,6 +509,11 @@ impl Node {
             // The other copies say where it ends.
             return self.leave_to_healing(id);
         }
+        self.look_for_loss(id, detail);
+    }
+
+    /// Nobody but a person can do anything.
+    pub(crate) fn stop_for_good(&mut self, id: RangeId, detail: &str) {
         self.restart_done(id);
         if let Some(range) = self.ranges.get_mut(&id) {
             range.state = State::Stopped;

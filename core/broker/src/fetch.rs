@@ -93,6 +93,11 @@ impl Node {
 
     /// `sure`: the tables are as far as everything that was decided before the request came.
     pub(crate) fn begin(&mut self, id: RequestId, request: Fetch, deadline: Instant, sure: bool) {
+        let by_positions = request.group.is_some() && request.member.is_none() && request.cursor.is_none();
+        if by_positions && !sure && self.may_lag() {
+            // What the group committed at another node counts.
+            return self.look_later(id, Wanted::Positions(request, deadline));
+        }
         match self.start(&request) {
             Ok(Start::Ahead) if !sure && self.may_lag() => {
                 self.look_later(id, Wanted::Fetch(request, deadline));

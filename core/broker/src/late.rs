@@ -5,14 +5,17 @@
 //! request came, it is looked at again and believed to be wrong.
 //!
 //! - A cursor is refused, and a topic taken for one that does not exist, only by tables that are up to date.
+//! - A group's fetch begins where the group committed last, wherever it did.
 //! - Every request has one answer: when the tables cannot be asked for, that nothing can be said at the moment.
 
-use types::{Instant, TopicName, limits};
+use std::collections::BTreeSet;
+
+use types::{Instant, TopicName, VnodeId, limits};
 use wire::Reason;
 
 use crate::action::Reply;
 use crate::auth::Session;
-use crate::event::{Commit, ConnectionId, Fetch, RequestId};
+use crate::event::{Commit, ConnectionId, Fetch, Policies, RequestId};
 use crate::meta::Purpose;
 use crate::node::Node;
 
@@ -30,17 +33,25 @@ pub(crate) struct Late {
 pub(crate) enum Wanted {
     /// A fetch that may wait until then.
     Fetch(Fetch, Instant),
+    /// A fetch that begins where its group has committed. Where that cannot be learnt it begins where the group was,
+    /// as far as is known here: it may be given records again, and misses none.
+    Positions(Fetch, Instant),
     /// Positions.
     Commit(Session, Commit),
+    /// Something about storage policies.
+    Policies(Session, Policies),
 }
 
 impl Wanted {
-    fn topic(&self) -> Option<TopicName> {
+    /// The groups whose tables it needs.
+    fn groups(&self, home_of: impl Fn(&TopicName) -> VnodeId) -> Vec<VnodeId> {
         let name = match self {
-            Self::Fetch(request, _) => &request.topic,
+            Self::Fetch(request, _) | Self::Positions(request, _) => &request.topic,
             Self::Commit(_, request) => &request.topic,
+            Self::Policies(_, request) => return request.groups(home_of),
         };
-        TopicName::new(name.as_deref().unwrap_or_default()).ok()
+        let name = TopicName::new(name.as_deref().unwrap_or_default()).ok();
+        name.map(|name| home_of(&name)).into_iter().collect()
     }
 }
 
@@ -71,18 +82,21 @@ impl Node {
 
     fn ask_for_tables(&mut self) {
         self.late.asked = std::mem::take(&mut self.late.next);
-        let names = self.late.asked.iter().filter_map(|(_, wanted)| wanted.topic());
-        let homes: std::collections::BTreeSet<_> = names.map(|name| self.core.meta.home_of(&name)).collect();
-        self.core.confirm(Purpose::Cursors, homes);
+        let meta = &self.core.meta;
+        let groups = self.late.asked.iter().flat_map(|(_, wanted)| wanted.groups(|name| meta.home_of(name)));
+        let groups: BTreeSet<VnodeId> = groups.collect();
+        self.core.confirm(Purpose::Cursors, groups);
     }
 
     /// The tables are up to date, or that could not be found out.
     pub(crate) fn tables_confirmed(&mut self, confirmed: bool) {
         for (id, wanted) in std::mem::take(&mut self.late.asked) {
             match wanted {
+                Wanted::Positions(request, deadline) => self.begin(id, request, deadline, true),
                 _ if !confirmed => self.core.reply(id, Reply::Failed(Reason::Unavailable)),
                 Wanted::Fetch(request, deadline) => self.begin(id, request, deadline, true),
                 Wanted::Commit(session, request) => self.commit_surely(id, &session, &request),
+                Wanted::Policies(session, request) => self.policies_surely(id, &session, request),
             }
         }
         if !self.late.next.is_empty() {

@@ -36,6 +36,7 @@ mod inspect;
 mod late;
 mod liveness;
 mod login;
+mod loss;
 pub mod meta;
 mod orphans;
 mod outlet;
@@ -43,8 +44,10 @@ mod owner;
 mod peers;
 mod place;
 pub mod planted;
+mod policies;
 pub mod produce;
 mod producers;
+mod progress;
 mod random;
 mod reading;
 mod replace;
@@ -71,15 +74,15 @@ mod watch;
 pub mod witness;
 
 pub use action::{
-    Action, Actions, Cause, Credentials, Fetched, GroupInfo, MemberInfo, Notice, RangeInfo, RangeState,
-    Reply, Run, Stop, TopicSummary, UserInfo,
+    Action, Actions, Cause, Credentials, Effective, Fetched, GroupInfo, MemberInfo, Notice, RangeInfo,
+    RangeState, Reply, Run, Source, Stop, TopicPolicy, TopicSummary, UserInfo,
 };
 pub use auth::{Operation, Permissions, Role, Session};
 pub use config::{Config, Formation, Own, SeedUser, Sweep};
 pub use event::{
     Admin, AskId, CallId, Commit, ConnectionId, Event, Fetch, Form, Login, Membership, OfCluster, PeerEvent,
-    Produce, Request, RequestId, Right, StreamAck, Subscribe, Users, Volume,
+    Policies, Produce, Request, RequestId, Right, StreamAck, Subscribe, Users, Volume,
 };
 pub use gauges::{ClusterGauges, Gauges};
-pub use metadata::cluster::LockoutRules;
+pub use metadata::cluster::{LockoutRules, Policy, Setting};
 pub use node::Node;

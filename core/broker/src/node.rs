@@ -260,6 +260,7 @@ impl Node {
             Request::Admin(request) => self.admin(id, session, &request),
             Request::Users(request) => self.users(id, session, request),
             Request::Cluster(request) => self.of_cluster(id, session, &request),
+            Request::Policies(request) => self.policies(id, session, request),
         }
     }
 
@@ -353,6 +354,8 @@ impl Node {
             (Owner::Producers { range, turn }, reply) => {
                 self.read_back_answered(self.core.config.node, range, turn, CopyAnswer::Store(reply));
             }
+            (Owner::Loss(segment), R::Verified(report)) => self.loss_seen(segment, Ok(report)),
+            (Owner::Loss(segment), R::Failed(error)) => self.loss_seen(segment, Err(error)),
             (Owner::Seek { .. } | Owner::Read { .. } | Owner::Heal { .. } | Owner::Look { .. }, reply) => {
                 self.copy_answered(self.core.config.node, owner, CopyAnswer::Store(reply));
             }
@@ -417,6 +420,7 @@ impl Node {
             Decided::SegmentEnded { segment, result } => self.end_recorded(segment, result),
             Decided::ReplicasSet { segment, result } => self.replicas_set(segment, result),
             Decided::Committed { id, result } => self.committed(id, result),
+            Decided::PolicyBound { id, result } => self.policy_bound(id, result),
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) enum Owner {
     Inspect(SegmentId),
     /// An ending's seal.
     Seal(SegmentId),
+    /// An ending whose only copy is out of service.
+    Loss(SegmentId),
     /// A copy on another node, of a segment that this node is primary of; the answer is of no consequence when the
     /// segment has ended.
     Follow { segment: SegmentId, follower: usize, round: u32, bulk: bool },
@@ -55,6 +57,7 @@ impl Owner {
             | Self::Fence(_)
             | Self::Inspect(_)
             | Self::Seal(_)
+            | Self::Loss(_)
             | Self::Delete(_)
             | Self::Scrub(_)
             | Self::Seek { .. }

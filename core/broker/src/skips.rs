@@ -113,6 +113,7 @@ impl Node {
             return;
         }
         let range = RangeId { topic, seq: tile.range };
+        let lost = self.lost_between(range, tile.next, to).min(offsets);
         // Whoever reads a slice of a range would have been given only that slice's records.
         let exact = self.core.meta.of(topic).range(range).is_some_and(|range| range.span == tile.span);
         let line = self.skips.line((topic, group.clone()), self.core.now, every, skips_max);
@@ -122,6 +123,7 @@ impl Node {
             range,
             to,
             offsets,
+            lost,
             origin: if reading.is_positioned() { Origin::Cursor } else { Origin::Start },
             exact,
             held_back: line,

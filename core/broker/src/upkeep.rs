@@ -248,6 +248,8 @@ pub enum Notice {
         to: Offset,
         /// Offsets stepped over that were not counted before.
         offsets: u64,
+        /// Of all offsets stepped over, those whose only copy was damaged; the others expired.
+        lost: u64,
         /// Whether it lost something.
         origin: Origin,
         /// The records were all the reader's; otherwise it reads a slice of the range and would have been given fewer.

@@ -33,7 +33,7 @@ fn write(vnode: &mut Vnode, range: RangeId) {
         let register = RegisterSegment { segment, start, replicas, opened_at };
         assert_eq!(run(vnode, &Command::RegisterSegment(register)), Reply::SegmentRegistered);
         if seq == 0 {
-            let seal = SealSegment { segment, length: 100, byte_size: 4096, sealed_at: WallTime(2) };
+            let seal = SealSegment { segment, length: 100, byte_size: 4096, lost: 0, sealed_at: WallTime(2) };
             assert_eq!(run(vnode, &Command::SealSegment(seal)), Reply::SegmentSealed);
         }
     }

@@ -54,6 +54,12 @@ pub(crate) fn log(notice: &Notice) {
         Notice::RangeStopped { range, detail } => {
             tracing::error!(%range, reason = detail, "range stopped, its copy is out of service");
         }
+        Notice::RecordsLost { segment, end, goes_on } => {
+            tracing::error!(
+                %segment, offset = %end, %goes_on,
+                "records are lost, the only copy is damaged and its range goes on behind it"
+            );
+        }
         Notice::SegmentMissing { segment } => tracing::warn!(%segment, "segment copy missing, sealed empty"),
         Notice::ReadFailed { segment, offset, detail } => {
             tracing::error!(%segment, %offset, reason = detail, "read failed");
@@ -161,6 +167,7 @@ pub(crate) fn count(notice: &Notice, metrics: &Metrics) {
         | Notice::SeedFailed { .. }
         | Notice::SegmentStuck { .. }
         | Notice::RangeStopped { .. }
+        | Notice::RecordsLost { .. }
         | Notice::SegmentMissing { .. }
         | Notice::ReadFailed { .. }
         | Notice::Store(_)
@@ -189,6 +196,7 @@ fn kind(notice: &Notice) -> &'static str {
         Notice::SeedFailed { .. } => "seed_failed",
         Notice::SegmentStuck { .. } => "segment_stuck",
         Notice::RangeStopped { .. } => "range_stopped",
+        Notice::RecordsLost { .. } => "records_lost",
         Notice::SegmentMissing { .. } => "segment_missing",
         Notice::ReadFailed { .. } => "read_failed",
         Notice::Foreign { .. } => "foreign_names",

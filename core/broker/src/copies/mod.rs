@@ -264,6 +264,7 @@ impl Node {
             | Owner::Fence(_)
             | Owner::Inspect(_)
             | Owner::Seal(_)
+            | Owner::Loss(_)
             | Owner::Delete(_)
             | Owner::Scrub(_)
             | Owner::Served { .. } => unreachable!("{owner:?} asks only what is here"),

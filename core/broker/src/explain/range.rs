@@ -26,6 +26,8 @@ use crate::upkeep::Limit;
 const LATE_AFTER: Duration = Duration::from_secs(1);
 /// Ranges that are named of many.
 const NAMED_MAX: usize = 16;
+/// Losses of a range that are told.
+const LOSSES_MAX: usize = 16;
 
 type Facts = Vec<(&'static str, String)>;
 
@@ -335,6 +337,10 @@ impl Node {
                 let text = format!("its segment ends; the copy at {here} is being sealed");
                 Cause::waits("sealing", text, "the next segment begins when that is recorded")
             }
+            Step::Verifying => {
+                let text = format!("the only copy of its segment, at {here}, is damaged and is read through");
+                Cause::waits("looking_for_loss", text, "the range goes on behind everything it may have held")
+            }
             Step::Recording(_) => self.cause_in_metadata(id, "recording", "the end of its segment"),
             Step::Stuck => {
                 let text = format!("its segment could not be ended at {here}, {} times", ending.tries());
@@ -417,6 +423,13 @@ impl Node {
         if let Some(home) = self.core.meta.home(id.topic) {
             let leader = self.leader_of(id).map_or_else(|| "unknown".to_owned(), |node| self.called(node));
             facts.push(("vnode", format!("{home}, led by {leader}")));
+        }
+        let lossy = vnode.segments_of(id).filter(|(_, listed)| listed.lost() > 0);
+        for (segment, listed) in lossy.take(LOSSES_MAX) {
+            let (from, to) = (listed.end().unwrap_or_default(), listed.goes_on().unwrap_or_default());
+            let seq = segment.seq.0;
+            let what = format!("offsets {from} to {to}, behind segment {seq}: its only copy was damaged");
+            facts.push(("lost", what));
         }
         let Some(range) = self.ranges.get(&id) else { return facts };
         facts.push(("state", state_of(&range.state).to_owned()));
@@ -535,6 +548,7 @@ fn state_of(state: &State) -> &'static str {
             Step::Draining { .. } => "draining",
             Step::Fencing => "fencing",
             Step::Sealing => "sealing",
+            Step::Verifying => "verifying",
             Step::Recording(_) => "recording",
             Step::Stuck => "stuck",
             Step::Handed { .. } => "handed",

@@ -203,7 +203,7 @@ impl Node {
         job.recording = Some(verdict);
         // The clock that its records were stamped by may be ahead of this one; what follows them is to be later.
         let sealed_at = self.core.wall.max(job.last_append);
-        self.core.end_segment(SealSegment { segment, length, byte_size, sealed_at });
+        self.core.end_segment(SealSegment { segment, length, byte_size, lost: 0, sealed_at });
     }
 
     /// The tables took the end of a segment, or did not.
@@ -223,9 +223,10 @@ impl Node {
         let Some((start, end)) = listed.and_then(|listed| Some((listed.start, listed.end()?))) else {
             return;
         };
+        let listed_lost = listed.map(metadata::vnode::Segment::lost).unwrap_or_default();
         self.ended_by(segment);
         self.sealed_elsewhere(segment);
-        if end == start {
+        if end == start && listed_lost == 0 {
             self.core.delete_segment(segment);
         }
     }

@@ -6,6 +6,7 @@ mod healing;
 mod lost;
 mod members;
 mod operator;
+mod positions;
 mod records;
 mod replicas;
 mod ring;

@@ -1,6 +1,7 @@
 //! Segments through sizes, restarts and damage.
 
 use metadata::vnode::RegisterSegment;
+use storage::store;
 use types::SegmentId;
 
 use super::*;
@@ -97,7 +98,7 @@ fn a_registered_segment_without_a_copy_is_no_loss() {
 }
 
 #[test]
-fn damage_stops_the_range_and_what_lies_before_it_is_served() {
+fn a_range_goes_on_behind_the_only_copy_that_is_damaged() {
     let mut bench = Bench::with_topic();
     for value in ["a", "b", "c"] {
         assert_eq!(bench.ask(produce("t", &[value])), Reply::Stored(1));
@@ -108,19 +109,81 @@ fn damage_stops_the_range_and_what_lies_before_it_is_served() {
     bench.log.flip(".log", 90 + 72 + 5);
     bench.restart();
     assert!(bench.ready);
+    let lost = |bench: &Bench| {
+        let lost = bench.notices.iter().filter_map(|notice| match notice {
+            Notice::RecordsLost { end, goes_on, .. } => Some((end.0, goes_on.0)),
+            _ => None,
+        });
+        lost.collect::<Vec<_>>()
+    };
+    let [(end, goes_on)] = lost(&bench)[..] else { panic!("{:?}", bench.notices) };
     assert!(
-        bench.notices.iter().any(|notice| matches!(notice, Notice::RangeStopped { .. })),
-        "{:?}",
-        bench.notices
+        end == 1 && goes_on > 3,
+        "no offset that was acknowledged is given out again: {end} to {goes_on}"
     );
-    assert_eq!(bench.ask(produce("t", &["d"])), failed(Reason::Storage));
+    // What is intact is served, the rest is stepped over, once and counted, and the range goes on.
+    assert_eq!(bench.ask(produce("t", &["d"])), Reply::Stored(1));
+    let page = bench.page(Fetch { max: 1, ..fetch("t") });
+    assert_eq!(page.values, ["a"]);
+    let skips = |bench: &Bench| {
+        let skips = bench.notices.iter().filter_map(|notice| match notice {
+            Notice::Upkeep(crate::upkeep::Notice::Skipped { offsets, lost, .. }) => Some((*offsets, *lost)),
+            _ => None,
+        });
+        skips.collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        let on = Fetch { cursor: Some(page.cursor.clone()), ..fetch("t") };
+        assert_eq!(bench.page(on).values, ["d"]);
+        assert_eq!(skips(&bench), [(goes_on - 1, goes_on - 1)]);
+    }
+    bench.restart();
+    assert_eq!(bench.page(fetch("t")).values, ["a", "d"]);
+    assert_eq!(lost(&bench).len(), 1, "it is found once: {:?}", bench.notices);
+    assert!(bench.log.dirs().iter().filter(|dir| dir.contains("-s")).count() >= 2, "its bytes stay");
+    // Other topics do not notice.
+    assert_eq!(bench.ask(create("u")), Reply::Created);
+    assert_eq!(bench.ask(produce("u", &["x"])), Reply::Stored(1));
+}
+
+/// Damage that a read comes across while the segment takes records: what was acknowledged is known.
+#[test]
+fn damage_met_while_a_segment_takes_records_costs_no_more_than_what_was_acknowledged() {
+    let mut bench = Bench::with_topic();
+    for value in ["a", "b", "c"] {
+        assert_eq!(bench.ask(produce("t", &[value])), Reply::Stored(1));
+    }
+    bench.pass(Duration::from_secs(3));
+    let (segment, ..) = bench.node.core.meta.active_segments().next().unwrap();
+    bench.log.flip(".log", 90 + 72 + 5);
+    // Somebody read it, and out of service it went.
+    bench.latch(segment, store::FailReason::Other);
+    assert_eq!(bench.ask(produce("t", &["d"])), failed(Reason::Storage), "it met the copy");
+    bench.settle();
+    assert_eq!(bench.ask(produce("t", &["e"])), Reply::Stored(1));
+    let gap = bench.notices.iter().find_map(|notice| match notice {
+        Notice::RecordsLost { end, goes_on, .. } => Some((end.0, goes_on.0)),
+        _ => None,
+    });
+    assert_eq!(gap, Some((1, 3)));
+    assert_eq!(bench.page(fetch("t")).values, ["a", "e"]);
+}
+
+/// A device that does not answer, or whoever took the copy out of service, has not said that records are lost.
+#[test]
+fn a_copy_that_is_out_of_service_and_whole_stops_its_range() {
+    let mut bench = Bench::with_topic();
+    assert_eq!(bench.ask(produce("t", &["a"])), Reply::Stored(1));
+    let (segment, ..) = bench.node.core.meta.active_segments().next().unwrap();
+    bench.latch(segment, store::FailReason::Eio);
+    bench.restart();
+    assert!(bench.notices.iter().any(|notice| matches!(notice, Notice::RangeStopped { .. })));
+    assert!(!bench.notices.iter().any(|notice| matches!(notice, Notice::RecordsLost { .. })));
+    assert_eq!(bench.ask(produce("t", &["b"])), failed(Reason::Storage));
     let page = bench.page(fetch("t"));
     assert_eq!(page.values, ["a"]);
     let on = Request::Fetch(Fetch { cursor: Some(page.cursor), wait_ms: 1000, ..fetch("t") });
     assert_eq!(bench.ask(on), failed(Reason::Storage));
-    // Other topics do not notice.
-    assert_eq!(bench.ask(create("u")), Reply::Created);
-    assert_eq!(bench.ask(produce("u", &["x"])), Reply::Stored(1));
 }
 
 #[test]

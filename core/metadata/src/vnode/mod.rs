@@ -18,7 +18,7 @@
 //! - M-5, M-9: nothing sealed becomes active again, and what sealing recorded never changes.
 //! - M-6: same log, same state, byte for byte; a refusal leaves the tables identical.
 //! - M-7, M-8: a range has at most one active segment, none while an ancestor has one, and its segments
-//!   follow one another without a gap up to `sealed_end`.
+//!   follow one another without a gap, but for what is recorded as lost, up to `sealed_end`.
 //! - M-11, M-12, M-17: a fenced topic stands still; an export goes in as it came out; topics lie inside the
 //!   arc, except those on their way.
 //! - M-13: a position goes only by a commit over it, the expiry of its group, or the end of its topic.

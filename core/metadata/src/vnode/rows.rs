@@ -110,10 +110,13 @@ pub(super) fn put_segment(out: &mut BytesMut, id: SegmentId, segment: &Segment) 
     match segment.state {
         SegmentState::Active => out.put_u8(1),
         SegmentState::Sealed(sealed) => {
-            out.put_u8(2);
+            out.put_u8(if sealed.lost > 0 { 3 } else { 2 });
             out.put_u64(sealed.length);
             out.put_u64(sealed.byte_size);
             out.put_u64(sealed.at.0);
+            if sealed.lost > 0 {
+                out.put_u64(sealed.lost);
+            }
         }
     }
 }
@@ -125,15 +128,21 @@ pub(super) fn segment(reader: &mut Reader) -> Result<(SegmentId, Segment), Error
     let opened_at = WallTime(reader.u64()?);
     let state = match reader.u8()? {
         1 => SegmentState::Active,
-        2 => {
-            let (length, byte_size) = (reader.u64()?, reader.u64()?);
-            SegmentState::Sealed(Sealed { length, byte_size, at: WallTime(reader.u64()?) })
+        kind @ (2 | 3) => {
+            let (length, byte_size, at) = (reader.u64()?, reader.u64()?, WallTime(reader.u64()?));
+            let lost = if kind == 3 { reader.u64()? } else { 0 };
+            if (kind == 3) != (lost > 0) {
+                return Err(Error::Inconsistent("a segment that lost nothing"));
+            }
+            SegmentState::Sealed(Sealed { length, byte_size, lost, at })
         }
         _ => return Err(Error::Inconsistent("a segment's state")),
     };
     let countable = match state {
         SegmentState::Active => true,
-        SegmentState::Sealed(sealed) => start.checked_add(sealed.length).is_some(),
+        SegmentState::Sealed(Sealed { length, lost, .. }) => {
+            start.checked_add(length).and_then(|end| end.checked_add(lost)).is_some()
+        }
     };
     if !countable || !is_replica_set(&replicas) {
         return Err(Error::Inconsistent("a segment's extent or replicas"));

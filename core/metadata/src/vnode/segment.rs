@@ -41,6 +41,9 @@ pub struct Sealed {
     pub length: u64,
     /// Bytes of its frames.
     pub byte_size: u64,
+    /// Offsets behind its end that may have been acknowledged and that no copy has: its only one was damaged. The range
+    /// goes on behind them.
+    pub lost: u64,
     /// When, by the proposer's clock.
     pub at: WallTime,
 }
@@ -67,6 +70,8 @@ pub struct SealSegment {
     pub length: u64,
     /// Bytes of its frames.
     pub byte_size: u64,
+    /// Offsets behind them that may have been acknowledged and are gone.
+    pub lost: u64,
     /// The proposer's clock, for retention.
     pub sealed_at: WallTime,
 }
@@ -89,6 +94,21 @@ impl Segment {
         match self.state {
             SegmentState::Active => None,
             SegmentState::Sealed(sealed) => Some(self.start.plus(sealed.length)),
+        }
+    }
+
+    /// Where its range goes on: behind its end and what is lost behind that; `None` while it is active.
+    #[must_use]
+    pub fn goes_on(&self) -> Option<Offset> {
+        Some(self.end()?.plus(self.lost()))
+    }
+
+    /// Offsets behind its end that may have been acknowledged and that no copy has.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        match self.state {
+            SegmentState::Active => 0,
+            SegmentState::Sealed(sealed) => sealed.lost,
         }
     }
 
@@ -251,15 +271,18 @@ impl Tables {
         let segment = self.segments.by_id.get_mut(&seal.segment).ok_or(Refusal::NoSuchSegment)?;
         match segment.state {
             // A repeat by a proposer that did not hear the first answer; the recorded time holds.
-            SegmentState::Sealed(s) if s.length == seal.length && s.byte_size == seal.byte_size => {
+            SegmentState::Sealed(Sealed { length, byte_size, lost, at: _ })
+                if (length, byte_size, lost) == (seal.length, seal.byte_size, seal.lost) =>
+            {
                 return Ok(Reply::SegmentSealed);
             }
             SegmentState::Sealed(_) => return Err(Refusal::AlreadySealed),
             SegmentState::Active => {}
         }
-        let end = segment.start.checked_add(seal.length).ok_or(Refusal::InvalidLength)?;
-        let SealSegment { length, byte_size, sealed_at: at, .. } = seal;
-        segment.state = SegmentState::Sealed(Sealed { length, byte_size, at });
+        let SealSegment { length, byte_size, lost, sealed_at: at, .. } = seal;
+        let end = segment.start.checked_add(length).and_then(|end| end.checked_add(lost));
+        let end = end.ok_or(Refusal::InvalidLength)?;
+        segment.state = SegmentState::Sealed(Sealed { length, byte_size, lost, at });
         let range = self.ranges.get_mut(seal.segment.range).expect("a segment's range exists");
         range.sealed_end = end;
         Ok(Reply::SegmentSealed)
@@ -267,7 +290,7 @@ impl Tables {
 
     pub(super) fn delete_segment(&mut self, id: SegmentId) -> Result<Reply, Refusal> {
         let segment = self.segments.get(id).ok_or(Refusal::NoSuchSegment)?;
-        let end = segment.end().ok_or(Refusal::SegmentActive)?;
+        let end = segment.goes_on().ok_or(Refusal::SegmentActive)?;
         let is_oldest = self.segments.of_range(id.range).next().is_some_and(|(first, _)| first == id);
         if !is_oldest && end != segment.start {
             return Err(Refusal::SegmentNotOldest);

@@ -187,7 +187,7 @@ impl Tables {
             if !follows || id.seq >= range.next_segment_seq {
                 return Err(Error::Inconsistent("a segment does not fit its range"));
             }
-            last = Some((id.range, segment.end()));
+            last = Some((id.range, segment.goes_on()));
             if segment.is_active() && segment.start != range.sealed_end {
                 return Err(Error::Inconsistent("an active segment does not start where its range ends"));
             }

@@ -16,6 +16,8 @@ pub(crate) struct UpkeepSeries {
     unresolved: IntCounter,
     skips: IntCounterVec,
     skipped: IntCounterVec,
+    lost_skips: IntCounter,
+    lost_skipped: IntCounter,
     left: IntCounter,
     orphans: IntCounter,
     scrubbed: IntCounterVec,
@@ -56,6 +58,14 @@ impl UpkeepSeries {
                 "malachi_retention_offsets_skipped_total",
                 "Offsets they were moved over; with span `upper_bound` a reader of a slice would have been given fewer",
                 &skip_labels,
+            ),
+            lost_skips: make.counter(
+                "malachi_damaged_skips_total",
+                "Readers moved over records whose only copy was damaged",
+            ),
+            lost_skipped: make.counter(
+                "malachi_damaged_offsets_skipped_total",
+                "Offsets they were moved over: as many as the copy can have held",
             ),
             left: make.counter(
                 "malachi_retention_orphan_directories_left_total",
@@ -126,7 +136,15 @@ impl UpkeepSeries {
             Notice::RangesMerged { .. } => self.resized.with_label_values(&["merge"]).inc(),
             Notice::RangeLimited { limit, .. } => self.limited.with_label_values(&[limit.word()]).inc(),
             Notice::ResizeRefused { .. } => self.limited.with_label_values(&["metadata"]).inc(),
-            Notice::Skipped { group, offsets, origin, exact, .. } => {
+            Notice::Skipped { group, offsets, lost, origin, exact, .. } => {
+                if *lost > 0 {
+                    self.lost_skips.inc();
+                    self.lost_skipped.inc_by(*lost);
+                }
+                let expired = offsets.saturating_sub(*lost);
+                if expired == 0 {
+                    return;
+                }
                 let reader = if group.is_some() { "group" } else { "none" };
                 let origin = match origin {
                     Origin::Cursor => "cursor",
@@ -134,7 +152,7 @@ impl UpkeepSeries {
                 };
                 let labels = [reader, origin, if *exact { "exact" } else { "upper_bound" }];
                 self.skips.with_label_values(&labels).inc();
-                self.skipped.with_label_values(&labels).inc_by(*offsets);
+                self.skipped.with_label_values(&labels).inc_by(expired);
             }
         }
     }

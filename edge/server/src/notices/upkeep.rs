@@ -50,8 +50,24 @@ pub(super) fn log(notice: &Notice) {
             tracing::info!(%range, reason = detail, "range not split or merged, looked at again");
         }
         Notice::Skipped { held_back: None, .. } => {}
-        Notice::Skipped { topic, group, range, to, offsets, origin, held_back: Some(held_back), .. } => {
+        Notice::Skipped {
+            topic,
+            group,
+            range,
+            to,
+            offsets,
+            lost,
+            origin,
+            held_back: Some(held_back),
+            ..
+        } => {
             let group = group.as_deref();
+            if *lost > 0 {
+                return tracing::warn!(
+                    topic, group, %range, offset = %to, offsets = lost, held_back,
+                    "reader was moved over records whose only copy is damaged"
+                );
+            }
             match origin {
                 Origin::Cursor => tracing::warn!(
                     topic, group, %range, offset = %to, offsets, held_back,

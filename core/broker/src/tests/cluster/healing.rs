@@ -110,6 +110,47 @@ fn a_copy_that_somebody_removed_is_made_again() {
     assert_eq!(cluster.read_all(0, "t"), ["a", "b"]);
 }
 
+/// Its log is open, so appends go on; nothing that has to be recorded beside it can be.
+#[test]
+fn a_copy_removed_under_a_node_that_runs_is_made_again_once_its_segment_ends() {
+    let mut cluster = Cluster::of(3);
+    assert_eq!(cluster.ask(0, create("t")), Reply::Created);
+    assert_eq!(cluster.ask(0, produce("t", &["a"])), Reply::Stored(1));
+    cluster.pass(Duration::from_secs(1));
+    let (_, listed) = cluster.segments(0, "t")[0].clone();
+    let poor = at(listed.replicas[1]);
+    cluster.nodes[poor].log.wipe();
+    assert_eq!(cluster.ask(0, produce("t", &["b"])), Reply::Stored(1));
+    let split = Request::Admin(Admin::SplitRange { topic: name("t"), range: 0 });
+    assert!(matches!(cluster.ask(0, split), Reply::Split { .. }));
+    cluster.until("it is whole again", |cluster| cluster.is_healed(0, "t", 3));
+    assert_eq!(cluster.nodes[poor].kept(), 1, "there is a directory again");
+    assert_eq!(cluster.read_all(poor, "t"), ["a", "b"]);
+}
+
+/// Retention and seeking by time rest on it.
+#[test]
+fn append_times_do_not_go_back_behind_a_primary_whose_clock_was_ahead() {
+    let mut cluster = Cluster::of(3);
+    assert_eq!(cluster.ask(0, create("t")), Reply::Created);
+    assert_eq!(cluster.ask(0, produce("t", &["a"])), Reply::Stored(1));
+    cluster.pass(Duration::from_secs(1));
+    let primary = at(cluster.segments(0, "t")[0].1.replicas[0]);
+    cluster.nodes[primary].wall.0 += 3_600_000;
+    assert_eq!(cluster.ask(primary, produce("t", &["b"])), Reply::Stored(1));
+    cluster.pass(Duration::from_secs(1));
+    cluster.cut_off(primary);
+    cluster.pump();
+    let other = (primary + 1) % 3;
+    assert_eq!(cluster.ask(other, produce("t", &["c"])), Reply::Stored(1));
+    let Reply::Fetched(fetched) = cluster.ask(other, Request::Fetch(Fetch { max: 1000, ..fetch("t") }))
+    else {
+        panic!("it is there")
+    };
+    let times: Vec<u64> = fetched.runs.iter().map(|run| run.append_time.0).collect();
+    assert!(times.len() == 3 && times.is_sorted(), "{times:?}");
+}
+
 #[test]
 fn a_copy_out_of_service_because_of_damage_is_made_anew_from_a_whole_one() {
     let mut cluster = with_ended(3, 3);

@@ -94,7 +94,8 @@ fn seal_segment(reader: &mut Reader) -> Decoded<Command> {
     let length = reader.u64()?;
     let byte_size = reader.u64()?;
     let sealed_at = WallTime(reader.u64()?);
-    Ok(Command::SealSegment(SealSegment { segment, length, byte_size, sealed_at }))
+    let lost = if reader.remaining() > 0 { reader.u64()? } else { 0 };
+    Ok(Command::SealSegment(SealSegment { segment, length, byte_size, lost, sealed_at }))
 }
 
 fn set_segment_replicas(reader: &mut Reader) -> Decoded<Command> {

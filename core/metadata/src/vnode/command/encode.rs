@@ -107,6 +107,10 @@ impl SealSegment {
         out.put_u64(self.length);
         out.put_u64(self.byte_size);
         out.put_u64(self.sealed_at.0);
+        // Hardly ever there.
+        if self.lost > 0 {
+            out.put_u64(self.lost);
+        }
     }
 }
 

@@ -94,11 +94,11 @@ fn check_segments(vnode: &Vnode, topic: &NaiveTopic, seq: u64) {
     open.sort_unstable();
     assert_eq!(told, open);
     for pair in range.segments.windows(2) {
-        assert_eq!(pair[0].1.end(), Some(pair[1].1.start));
+        assert_eq!(pair[0].1.goes_on(), Some(pair[1].1.start));
     }
     if let Some((last, segment)) = range.segments.last() {
         assert!(*last < range.next_segment);
-        assert_eq!(segment.end().unwrap_or(segment.start).0, range.sealed_end);
+        assert_eq!(segment.goes_on().unwrap_or(segment.start).0, range.sealed_end);
     }
     let holds = |offset: u64, s: &Segment| s.end().is_none_or(|end| end.0 > offset.max(s.start.0));
     for offset in 0..range.sealed_end.min(40) + 2 {

@@ -53,7 +53,10 @@ fn exercise(mut vnode: Vnode) {
             let active = vnode.active_segment(id).map(|(id, _)| id);
             if let Some(segment) = active {
                 let (length, byte_size, sealed_at) = (1, 1, WallTime(1));
-                run(&mut vnode, &Command::SealSegment(SealSegment { segment, length, byte_size, sealed_at }));
+                run(
+                    &mut vnode,
+                    &Command::SealSegment(SealSegment { segment, length, byte_size, lost: 0, sealed_at }),
+                );
             }
             let segment = SegmentId { range: id, seq: range.next_segment_seq };
             let (start, replicas, opened_at) = (range.sealed_end, vec![NodeId(1)], WallTime(1));

@@ -50,7 +50,8 @@ fn register(seq: u64, start: u64) -> Command {
 
 fn seal(seq: u64, length: u64) -> Command {
     let (segment, sealed_at) = (segment(seq), WallTime(9));
-    Command::SealSegment(SealSegment { segment, length, byte_size: length.saturating_mul(10), sealed_at })
+    let byte_size = length.saturating_mul(10);
+    Command::SealSegment(SealSegment { segment, length, byte_size, lost: 0, sealed_at })
 }
 
 fn tile(start: u64, end: u64, next: u64) -> Tile {

@@ -305,13 +305,13 @@ impl Naive {
     fn seal(&mut self, seal: &SealSegment) -> Result<Reply, Refusal> {
         self.admit(seal.segment.range.topic)?;
         let segment = self.segment_mut(seal.segment).ok_or(Refusal::NoSuchSegment)?;
-        let SealSegment { length, byte_size, sealed_at: at, .. } = *seal;
+        let SealSegment { length, byte_size, lost, sealed_at: at, .. } = *seal;
         if let SegmentState::Sealed(sealed) = segment.state {
-            let same = (sealed.length, sealed.byte_size) == (length, byte_size);
+            let same = (sealed.length, sealed.byte_size, sealed.lost) == (length, byte_size, lost);
             return if same { Ok(Reply::SegmentSealed) } else { Err(Refusal::AlreadySealed) };
         }
-        segment.state = SegmentState::Sealed(Sealed { length, byte_size, at });
-        let end = segment.start.0.checked_add(length).ok_or(Refusal::InvalidLength)?;
+        segment.state = SegmentState::Sealed(Sealed { length, byte_size, lost, at });
+        let end = segment.start.0.checked_add(length + lost).ok_or(Refusal::InvalidLength)?;
         self.range_mut(seal.segment.range).unwrap().sealed_end = end;
         Ok(Reply::SegmentSealed)
     }
@@ -321,7 +321,7 @@ impl Naive {
         let segment = self.segment_mut(id).ok_or(Refusal::NoSuchSegment)?.clone();
         let SegmentState::Sealed(sealed) = segment.state else { return Err(Refusal::SegmentActive) };
         let segments = &mut self.range_mut(id.range).unwrap().segments;
-        if sealed.length > 0 && segments[0].0 != id.seq.0 {
+        if sealed.length + sealed.lost > 0 && segments[0].0 != id.seq.0 {
             return Err(Refusal::SegmentNotOldest);
         }
         segments.retain(|(seq, _)| *seq != id.seq.0);

@@ -26,7 +26,7 @@ fn open(seq: u64) -> Command {
 
 fn close(seq: u64, length: u64) -> Command {
     let segment = SegmentId { range: range(seq), seq: SegmentSeq(0) };
-    Command::SealSegment(SealSegment { segment, length, byte_size: length, sealed_at: WallTime(2) })
+    Command::SealSegment(SealSegment { segment, length, byte_size: length, lost: 0, sealed_at: WallTime(2) })
 }
 
 fn active(vnode: &Vnode) -> Vec<u64> {

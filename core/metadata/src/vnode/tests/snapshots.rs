@@ -104,7 +104,7 @@ fn segments_that_do_not_follow_one_another_are_refused() {
         let (start, replicas, opened_at) = (Offset(start), vec![NodeId(1)], WallTime(1));
         vnode.tables.segments.insert(id, Segment { start, replicas, opened_at, state });
     };
-    let sealed = |length| SegmentState::Sealed(Sealed { length, byte_size: 1, at: WallTime(1) });
+    let sealed = |length| SegmentState::Sealed(Sealed { length, byte_size: 1, lost: 0, at: WallTime(1) });
     contradicts(unfit, |vnode| put(vnode, ROOT, 1, 5, sealed(1)));
     contradicts(unfit, |vnode| put(vnode, ROOT, 0, 0, sealed(4)));
     contradicts(unfit, |vnode| put(vnode, ROOT, 0, 0, sealed(6)));

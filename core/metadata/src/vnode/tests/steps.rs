@@ -283,8 +283,9 @@ pub(super) fn entry_of(step: &Step, vnode: &Vnode, aside: &mut Aside) -> Option<
 fn about_segments(step: &OnSegment, vnode: &Vnode) -> Option<Command> {
     let any = |at: usize| picked(vnode.segments(), at);
     let seal = |(segment, _): (SegmentId, &Segment), length: u64| {
-        let (byte_size, sealed_at) = (length * 10, WallTime(length));
-        Command::SealSegment(SealSegment { segment, length, byte_size, sealed_at })
+        // Some with a loss behind them.
+        let (byte_size, lost, sealed_at) = (length * 10, length.saturating_sub(2), WallTime(length));
+        Command::SealSegment(SealSegment { segment, length, byte_size, lost, sealed_at })
     };
     match step {
         OnSegment::Open { range, wrong } => picked(active_ranges(vnode), *range).map(|(id, range)| {
