@@ -186,6 +186,12 @@ pub enum Reply {
     Ring(wire::response::RingPage),
     /// What another number of vnodes takes.
     Resharding(wire::response::Resharding),
+    /// What bringing the members of vnodes to their places takes.
+    Rebalancing(wire::response::Rebalancing),
+    /// Switches of the cluster.
+    Flags(wire::response::Flags),
+    /// What came of putting one on.
+    FlagEnabled(wire::response::FlagEnabled),
     /// Some segments and their copies.
     Segments(wire::response::SegmentPage),
     /// Why something does or does not move.
@@ -397,6 +403,14 @@ pub enum Stop {
         copies: usize,
         /// The first few.
         names: Vec<String>,
+    },
+    /// A switch of the cluster is on that this build cannot honour.
+    #[error("the cluster's flag {flag} is on, and this build knows only {known:?}")]
+    UnknownFlag {
+        /// Which.
+        flag: String,
+        /// Those it can honour.
+        known: Vec<String>,
     },
     /// A later build wrote what lies there.
     #[error("the {volume:?} directory is in a later format: {detail}")]

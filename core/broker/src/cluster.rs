@@ -48,6 +48,8 @@ pub(crate) enum Then {
     Forget,
     /// A request that changes how far a node belongs.
     ChangeNode(Box<crate::control::Changing>),
+    /// A request that puts a switch on.
+    Flag(RequestId),
     /// What this node does about the cluster.
     Control(crate::control::Step),
 }

@@ -64,6 +64,7 @@ impl Error {
                 | meta::Error::NoSuchRange
                 | meta::Error::CannotSplit
                 | meta::Error::NotBuddies
+                | meta::Error::InsufficientDomains
                 | meta::Error::TooManyRanges
                 | meta::Error::AlreadyExists
                 | meta::Error::InvalidTopicName,

@@ -1,10 +1,12 @@
 //! What a node is told when it is made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::cluster::LockoutRules;
+pub use placement::holder::Timing;
+pub use placement::place::{MinDomains, Policy};
 use types::{Incarnation, NodeId, limits};
 
 use crate::auth::Permissions;
@@ -40,6 +42,12 @@ pub struct Config {
     pub replace_after: Duration,
     /// Copies of a segment, as long as there are so many nodes.
     pub segment_replicas: usize,
+    /// What placing respects beside the number of nodes.
+    pub placement: Placement,
+    /// How long the lease lasts under which the ring changes, and how it is kept.
+    pub lease: Timing,
+    /// When members of vnodes move by themselves to where they would be placed now; `None` never.
+    pub rebalance: Option<Rebalance>,
     /// How long a producer waits for a quorum. Then nobody knows what became of its records, and the segment ends.
     pub replicate_within: Duration,
     /// How long a follower may be away, or lack something, before the segment ends for the sake of a better set.
@@ -85,6 +93,28 @@ pub struct Config {
     pub bug: Option<Bug>,
 }
 
+/// What placing members of groups and copies of segments respects beside their number. The same on every node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Attribute of nodes: replicas lie at nodes with different values of it, as far as there are so many.
+    pub spread_by: Option<Box<str>>,
+    /// How many values of it the copies of a segment have at least; without an attribute every node is one.
+    pub min_domains: Option<MinDomains>,
+    /// That attribute of nodes by their names, for members of groups: it goes over what the nodes say.
+    pub topology: BTreeMap<Box<str>, Box<str>>,
+    /// How far above its share of groups a node may go.
+    pub max_skew: Option<usize>,
+}
+
+/// When what a plan says is done although nobody asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rebalance {
+    /// How often a plan is made.
+    pub every: Duration,
+    /// How many times in a row it has to be the same; at least 1 is taken.
+    pub stabilization: u32,
+}
+
 /// What the node says about itself to the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
@@ -96,6 +126,8 @@ pub struct Own {
     pub client: Option<Arc<str>>,
     /// Where and what it is, in the order of keys.
     pub attributes: BTreeMap<Arc<str>, Arc<str>>,
+    /// Switches of the cluster that its build can honour.
+    pub flags: BTreeSet<Arc<str>>,
     /// Higher in every process than in any before; not 0.
     pub incarnation: Incarnation,
 }
@@ -146,12 +178,16 @@ impl Config {
                 peer: "localhost:4043".into(),
                 client: None,
                 attributes: BTreeMap::new(),
+                flags: BTreeSet::new(),
                 incarnation: Incarnation(1),
             },
             formation: Formation::Forms { vnodes: 1 },
             vnode_replicas: 3,
             replace_after: REPLACE_AFTER_DEFAULT,
             segment_replicas: 3,
+            placement: Placement::default(),
+            lease: Timing::default(),
+            rebalance: None,
             replicate_within: REPLICATE_WITHIN,
             behind_max: BEHIND_MAX,
             behind_bytes_max: BEHIND_BYTES_MAX,

@@ -497,6 +497,20 @@ pub enum OfCluster {
         /// Only say what it takes.
         dry_run: bool,
     },
+    /// Brings the members of vnodes to where they would be placed now.
+    Rebalance {
+        /// Only say what it takes.
+        dry_run: bool,
+    },
+    /// Lists the switches of the cluster.
+    ListFlags,
+    /// Puts one on, for good.
+    EnableFlag {
+        /// Its name.
+        flag: wire::Str,
+        /// Only say whether it would be.
+        dry_run: bool,
+    },
     /// A topic's segments and their copies, in the order of ranges and numbers.
     Segments {
         /// Topic name as sent.

@@ -78,7 +78,8 @@ pub use action::{
     RangeState, Reply, Run, Source, Stop, TopicPolicy, TopicSummary, UserInfo,
 };
 pub use auth::{Operation, Permissions, Role, Session};
-pub use config::{Config, Formation, Own, SeedUser, Sweep};
+pub use config::{Config, Formation, MinDomains, Own, Placement, Policy, Rebalance, SeedUser, Sweep, Timing};
+pub use control::FLAGS;
 pub use event::{
     Admin, AskId, CallId, Commit, ConnectionId, Event, Fetch, Form, Login, Membership, OfCluster, PeerEvent,
     Policies, Produce, Request, RequestId, Right, StreamAck, Subscribe, Users, Volume,

@@ -159,6 +159,7 @@ impl Node {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let waiters = Waiters::new(config.waiters_max);
+        let control = Control::new(&config);
         Self {
             core: Core::new(config),
             topics: BTreeMap::new(),
@@ -192,7 +193,7 @@ impl Node {
             explains: Explains::default(),
             retries: BTreeSet::new(),
             seeding: None,
-            control: Control::new(),
+            control,
             forget_at: Instant(0),
             phase: Phase::Recovering { copies: None, metadata: false },
         }

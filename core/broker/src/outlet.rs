@@ -403,6 +403,9 @@ impl Node {
             Some(AppendReply::NotStored(Refusal::Overloaded)) => Some(Err(produce::Error::Overloaded)),
             Some(AppendReply::NotStored(Refusal::Forgotten)) => Some(Err(produce::Error::Forgotten)),
             Some(AppendReply::NotStored(Refusal::Fenced)) => Some(Err(produce::Error::Fenced)),
+            Some(AppendReply::NotStored(Refusal::InsufficientDomains)) => {
+                Some(Err(produce::Error::InsufficientDomains))
+            }
             Some(AppendReply::NotStored(_)) if is_late => Some(Err(produce::Error::Unavailable)),
             Some(AppendReply::NotStored(
                 Refusal::NotPrimary { .. }

@@ -133,6 +133,12 @@ pub enum Bug {
     KeepUnstored,
     /// Repetitions: records without a key go wherever it is their turn, each time anew.
     KeylessByTurn,
+    /// Between nodes: what a vnode's leader decides is done although it did not lead any more when it was recorded.
+    AnyTerm,
+    /// Between nodes: whoever led a vnode goes on deciding for it.
+    ActUnled,
+    /// Between nodes: members that are to go leave before those that come have a vote.
+    ShrinkFirst,
     /// Upkeep: copies of a segment that is to expire are removed before the metadata has forgotten it.
     RemoveFirst,
     /// Upkeep: a topic whose policy is not defined is taken for one without a policy.
@@ -143,7 +149,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 63] = [
         Self::AckEarly,
         Self::ReadUncommitted,
         Self::ResumeSegment,
@@ -201,6 +207,9 @@ impl Bug {
         Self::EchoEarly,
         Self::KeepUnstored,
         Self::KeylessByTurn,
+        Self::AnyTerm,
+        Self::ActUnled,
+        Self::ShrinkFirst,
         Self::RemoveFirst,
         Self::ExpireUnresolved,
         Self::SweepAtFirstSight,

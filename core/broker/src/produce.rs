@@ -49,6 +49,9 @@ pub enum Error {
     /// Metadata could not be written; nothing was stored.
     #[error("metadata could not be written")]
     Unavailable,
+    /// There are fewer failure domains than copies of a segment must lie in; nothing was stored.
+    #[error("too few failure domains for a new segment")]
+    InsufficientDomains,
     /// The topic's metadata moves to another vnode; nothing was stored.
     #[error("the topic moves")]
     Migrating,
@@ -86,6 +89,7 @@ impl Error {
             Self::Overloaded => Reason::Overloaded,
             Self::Storage => Reason::Storage,
             Self::Unavailable => Reason::Unavailable,
+            Self::InsufficientDomains => Reason::InsufficientDomains,
             Self::Migrating => Reason::Migrating,
             Self::Sealed => Reason::Sealed,
             Self::Unanswered => Reason::Timeout,
@@ -108,6 +112,7 @@ impl Error {
             | Self::NoSuchTopic
             | Self::Storage
             | Self::Unavailable
+            | Self::InsufficientDomains
             | Self::Migrating
             | Self::Sealed
             | Self::Unanswered
@@ -132,6 +137,7 @@ impl From<meta::Error> for Error {
             meta::Error::NoSuchTopic => Self::NoSuchTopic,
             meta::Error::Sealed => Self::Unroutable,
             meta::Error::Migrating => Self::Migrating,
+            meta::Error::InsufficientDomains => Self::InsufficientDomains,
             meta::Error::Unavailable
             | meta::Error::Unknown
             | meta::Error::AlreadyExists
@@ -393,6 +399,7 @@ fn told(result: Result<u32, Error>) -> AppendReply {
         Err(Error::Unavailable | Error::Migrating) => Refusal::Unavailable,
         Err(Error::Forgotten) => Refusal::Forgotten,
         Err(Error::Fenced) => Refusal::Fenced,
+        Err(Error::InsufficientDomains) => Refusal::InsufficientDomains,
     };
     AppendReply::NotStored(refusal)
 }

@@ -231,6 +231,7 @@ fn reason(error: meta::Error) -> Reason {
         meta::Error::AlreadyExists
         | meta::Error::InvalidTopicName
         | meta::Error::TooManyGroups
+        | meta::Error::InsufficientDomains
         | meta::Error::Refused => Reason::InternalError,
     }
 }

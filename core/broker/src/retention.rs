@@ -307,6 +307,7 @@ impl Node {
                     | meta::Error::NoSuchRange
                     | meta::Error::CannotSplit
                     | meta::Error::NotBuddies
+                    | meta::Error::InsufficientDomains
                     | meta::Error::TooManyRanges
                     | meta::Error::Sealed
                     | meta::Error::TooManyGroups

@@ -1,16 +1,24 @@
-//! Which nodes hold the next segment of a range.
+//! Which nodes hold the next segment of a range, and which of them are likely to fail together.
 //!
-//! Owns whom a segment may be given to, and whom not for a while. The order among those is `core/placement`'s; who the
-//! primary is was decided by whoever got here: it is this node.
+//! Owns whom a segment may be given to, and whom not for a while, and what the nodes' attributes say of failure domains.
+//! The order among those is `core/placement`'s; who the primary is was decided by whoever got here: it is this node.
+//!
+//! ```text
+//! which attribute     segments: the topic's policy, else the setting     members of groups: the setting
+//! a node's value      what it says of itself                             the setting's list, else what it says
+//! ```
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use metadata::cluster::NodeState;
+use bytes::Bytes;
+use metadata::cluster::{Node, NodeState, Setting};
 use placement::domains::Domains;
+use placement::place::{self, MinDomains, Policy};
 use placement::rank::{Item, rank};
-use types::{Instant, NodeId, SegmentId};
+use types::{Instant, NodeId, SegmentId, TopicId};
 
+use crate::config::Placement;
 use crate::node::Core;
 
 /// How long a node is given no segments whose copies failed there, or came too late.
@@ -64,18 +72,73 @@ impl Core {
         !able.is_empty() && !able.contains(&self.config.node)
     }
 
-    /// The nodes that hold a segment of which this node is the primary; it comes first.
-    pub(crate) fn replicas_for(&self, segment: SegmentId) -> Vec<NodeId> {
+    /// The nodes that hold a segment of which this node is the primary; it comes first. Refused only where so many
+    /// failure domains are insisted on that there are too few.
+    pub(crate) fn replicas_for(&self, segment: SegmentId) -> Result<Vec<NodeId>, place::Error> {
         let own = self.config.node;
-        let wanted = self.config.segment_replicas.max(1);
-        if wanted == 1 {
-            return vec![own];
-        }
         let mut nodes = rank(Item::Segment(segment), &self.able_nodes());
         nodes.retain(|node| *node != own);
         nodes.insert(0, own);
-        let mut nodes = Domains::default().interleave(&nodes);
-        nodes.truncate(wanted);
-        nodes
+        let domains = self.segment_domains(segment.range.topic);
+        if let Some(domains) = &domains {
+            nodes = domains.interleave(&nodes);
+        }
+        nodes.truncate(self.config.segment_replicas.max(1));
+        self.check_domains(domains.as_ref(), &nodes)?;
+        Ok(nodes)
+    }
+
+    /// Refuses copies in too few failure domains where that is insisted on.
+    fn check_domains(&self, domains: Option<&Domains>, nodes: &[NodeId]) -> Result<(), place::Error> {
+        let covered = domains.map_or(nodes.len(), |domains| domains.count(nodes));
+        match self.config.placement.min_domains {
+            Some(MinDomains { count: wanted, policy: Policy::Hard }) if covered < wanted => {
+                Err(place::Error::InsufficientDomains { covered, wanted })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether no node can open a segment of a topic, because all that take some are in too few failure domains.
+    pub(crate) fn lacks_domains(&self, topic: TopicId) -> bool {
+        let able = self.able_nodes();
+        let domains = self.segment_domains(topic);
+        let most = domains.as_ref().map_or(able.clone(), |domains| domains.interleave(&able));
+        let most = &most[..most.len().min(self.config.segment_replicas.max(1))];
+        self.check_domains(domains.as_ref(), most).is_err()
+    }
+
+    /// The failure domains that copies of a topic's segments are spread over; `None` for a topic whose are not.
+    pub(crate) fn segment_domains(&self, topic: TopicId) -> Option<Domains> {
+        let row = self.meta.of(topic).topic(topic);
+        let policy = row.and_then(|row| self.meta.cluster().policy(row.policy.as_ref()?.as_str()));
+        match policy.map(|policy| &policy.spread_by) {
+            Some(Setting::Off) => None,
+            Some(Setting::Value(key)) => Some(self.domains_by(std::str::from_utf8(key).unwrap_or_default())),
+            Some(Setting::Inherit) | None => {
+                Some(self.domains_by(self.config.placement.spread_by.as_deref()?))
+            }
+        }
+    }
+
+    /// The failure domains that members of groups are spread over, if they are.
+    pub(crate) fn group_domains(&self) -> Option<Domains> {
+        let Placement { spread_by, topology, .. } = &self.config.placement;
+        if topology.is_empty() {
+            return Some(self.domains_by(spread_by.as_deref()?));
+        }
+        let listed = self.meta.cluster().nodes().filter_map(|(id, node)| {
+            let said = || node.attributes.get(spread_by.as_deref()?).map(|value| &**value);
+            let value = topology.get(node.name.as_str()).map(|value| &**value).or_else(said)?;
+            Some((id, Bytes::copy_from_slice(value.as_bytes())))
+        });
+        Some(Domains::new(listed))
+    }
+
+    /// The nodes by what they say of themselves under one key. One that says nothing is in the domain of all such.
+    fn domains_by(&self, key: &str) -> Domains {
+        let value =
+            |node: &Node| node.attributes.get(key).map(|value| Bytes::copy_from_slice(value.as_bytes()));
+        Domains::new(self.meta.cluster().nodes().filter_map(|(id, node)| Some((id, value(node)?))))
     }
 }

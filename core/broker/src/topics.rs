@@ -173,6 +173,7 @@ fn reason(error: meta::Error) -> Reason {
         | meta::Error::NoSuchRange
         | meta::Error::CannotSplit
         | meta::Error::NotBuddies
+        | meta::Error::InsufficientDomains
         | meta::Error::TooManyRanges
         | meta::Error::TooManyGroups
         | meta::Error::Refused => Reason::InternalError,

@@ -5,7 +5,7 @@
 use metadata::cluster::{Cluster, Command};
 use metadata::vnode::Vnode;
 use raft::Group;
-use types::{FenceToken, Instant, NodeId, SegmentId, TopicId, VnodeId};
+use types::{FenceToken, Instant, NodeId, SegmentId, Term, TopicId, VnodeId};
 
 use crate::action::Actions;
 use crate::auth::Session;
@@ -15,6 +15,8 @@ use crate::node::Node;
 
 /// The group of what holds for the whole cluster.
 pub const CLUSTER_GROUP: VnodeId = CLUSTER;
+
+pub use crate::meta::Effect;
 
 impl Node {
     /// The cluster's tables as this node has them.
@@ -69,6 +71,18 @@ impl Node {
     pub fn propose_entry(&mut self, command: &[u8], actions: &mut Actions) {
         std::mem::swap(&mut self.core.out, actions);
         self.core.propose_bytes(command);
+        std::mem::swap(&mut self.core.out, actions);
+    }
+
+    /// What only leaders of vnodes decide, as this node's replicas have applied it since the last call.
+    pub fn take_led(&mut self) -> Vec<Effect> {
+        self.core.meta.take_led()
+    }
+
+    /// Proposes to a vnode as its leader in some term; nobody hears what comes of it.
+    pub fn propose_led(&mut self, vnode: VnodeId, led: Term, command: &[u8], actions: &mut Actions) {
+        std::mem::swap(&mut self.core.out, actions);
+        self.core.propose_as(vnode, led, command);
         std::mem::swap(&mut self.core.out, actions);
     }
 

@@ -160,9 +160,10 @@ fn damage_class(number: u64) -> DamageClass {
 }
 
 fn append_reply(which: u8, hint: Option<NodeId>) -> AppendReply {
-    match which % 11 {
+    match which % 12 {
         9 => AppendReply::NotStored(Refusal::Forgotten),
         10 => AppendReply::NotStored(Refusal::Fenced),
+        11 => AppendReply::Unknown(Doubt::Storage),
         0 => AppendReply::Stored { count: u32::from(which) },
         1 => AppendReply::NotStored(Refusal::NotPrimary { hint }),
         2 => AppendReply::NotStored(Refusal::Sealed),
@@ -170,7 +171,8 @@ fn append_reply(which: u8, hint: Option<NodeId>) -> AppendReply {
         4 => AppendReply::NotStored(Refusal::Unroutable),
         5 => AppendReply::NotStored(Refusal::Overloaded),
         6 => AppendReply::NotStored(Refusal::Unavailable),
-        7 => AppendReply::Unknown(Doubt::Storage),
+        7 => AppendReply::NotStored(Refusal::InsufficientDomains),
+        8 => AppendReply::Unknown(Doubt::Storage),
         _ => AppendReply::Unknown(Doubt::Timeout),
     }
 }
@@ -299,7 +301,7 @@ fn message() -> impl Strategy<Value = Message> {
                 _ => ForwardReply::Overloaded,
             }),
             Kind::FollowReply => Message::FollowReply(match which {
-                0 => FollowReply::Entries(vec![long, short]),
+                0 => FollowReply::Entries(vec![(Term(a), long), (Term(b), short)]),
                 1 => {
                     let total = offset + long.len() as u64 + u64::from(which);
                     FollowReply::Part { index, total, offset, bytes: long }

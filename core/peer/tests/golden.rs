@@ -97,8 +97,8 @@ fn of_groups() -> Vec<(Message, String)> {
         (Message::ForwardReply(ForwardReply::NotServed { hint }), format!("01{NODE}")),
         (Message::ForwardReply(ForwardReply::Overloaded), "02".into()),
         (
-            Message::FollowReply(FollowReply::Entries(vec![b("x"), b("")])),
-            "0000000002000000017800000000".into(),
+            Message::FollowReply(FollowReply::Entries(vec![(Term(3), b("x")), (Term(4), b(""))])),
+            "0000000002000000000000000300000001780000000000000004".to_owned() + "00000000",
         ),
         (
             Message::FollowReply(FollowReply::Part {
@@ -248,6 +248,7 @@ fn of_parts() -> Vec<(Message, String)> {
         (not_stored(Refusal::Unavailable), "0105".to_owned()),
         (not_stored(Refusal::Forgotten), "0106".to_owned()),
         (not_stored(Refusal::Fenced), "0107".to_owned()),
+        (not_stored(Refusal::InsufficientDomains), "0108".to_owned()),
         (unknown(Doubt::Storage), "0200".to_owned()),
         (unknown(Doubt::Timeout), "0201".to_owned()),
         (

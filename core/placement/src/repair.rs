@@ -42,6 +42,29 @@ pub fn healed(
     set
 }
 
+/// The same set with one of its replicas elsewhere, when it then covers a domain more: of the domain that has most of
+/// them the worst-ranked goes, and the best-ranked of those in domains without any comes, at the end. Whoever comes is
+/// one of `alive`. `None` when nothing is gained.
+///
+/// Doing this again and again comes to an end with a set that covers as many domains as it can.
+#[must_use]
+pub fn spread_out(
+    item: Item,
+    current: &[NodeId],
+    alive: &BTreeSet<NodeId>,
+    domains: &Domains,
+) -> Option<Vec<NodeId>> {
+    let crowd =
+        |node: &NodeId| current.iter().filter(|other| domains.of(**other) == domains.of(*node)).count();
+    let most = current.iter().map(crowd).max().filter(|most| *most > 1)?;
+    let crowded: Vec<NodeId> = current.iter().copied().filter(|node| crowd(node) == most).collect();
+    let fresh: Vec<NodeId> = alive.iter().copied().filter(|node| crowd(node) == 0).collect();
+    let comes = *rank(item, &fresh).first()?;
+    let goes = *rank(item, &crowded).last()?;
+    let stay = current.iter().copied().filter(|node| *node != goes);
+    Some(stay.chain([comes]).collect())
+}
+
 /// The segments with fewer distinct living replicas than `min(rf, alive)`, in the order of their ids.
 #[must_use]
 pub fn under_replicated<'a>(

@@ -96,11 +96,17 @@ pub enum ApiKey {
     NewProducer = 59,
     /// Appends records unless they were appended already.
     ProduceOnce = 60,
+    /// Brings the members of vnodes to where they would be placed now.
+    Rebalance = 64,
+    /// The switches of the cluster.
+    ListFlags = 65,
+    /// Puts one on, for good.
+    EnableFlag = 66,
 }
 
 impl ApiKey {
     /// Every operation, by number.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 49] = [
         Self::Auth,
         Self::CreateTopic,
         Self::Produce,
@@ -147,6 +153,9 @@ impl ApiKey {
         Self::Explain,
         Self::NewProducer,
         Self::ProduceOnce,
+        Self::Rebalance,
+        Self::ListFlags,
+        Self::EnableFlag,
     ];
 
     /// The number on the wire.
@@ -212,6 +221,9 @@ impl ApiKey {
             Self::Explain => "explain",
             Self::NewProducer => "new_producer",
             Self::ProduceOnce => "produce_once",
+            Self::Rebalance => "rebalance",
+            Self::ListFlags => "list_flags",
+            Self::EnableFlag => "enable_flag",
         }
     }
 
@@ -234,6 +246,7 @@ mod tests {
             assert_eq!(ApiKey::from_number(number), key);
         }
         let frozen: Vec<u16> = ApiKey::ALL.iter().map(|key| key.number()).collect();
-        assert_eq!(frozen, (0..=16).chain(31..=38).chain(40..=60).collect::<Vec<_>>());
+        let known = (0..=16).chain(31..=38).chain(40..=60).chain(64..=66);
+        assert_eq!(frozen, known.collect::<Vec<_>>());
     }
 }

@@ -38,6 +38,8 @@ reasons! {
     CannotSplit = "cannot_split",
     /// This address has too many connections.
     ConnectionLimitExceeded = "connection_limit_exceeded",
+    /// A node is not alive, or its build cannot honour the switch.
+    FlagUnsupported = "flag_unsupported",
     /// The length prefix was above the limit.
     FrameTooLarge = "frame_too_large",
     /// The node has too many connections.
@@ -52,6 +54,8 @@ reasons! {
     InvalidCredentials = "invalid_credentials",
     /// Not a cursor that was issued for this topic.
     InvalidCursor = "invalid_cursor",
+    /// Not the name of a switch.
+    InvalidFlag = "invalid_flag",
     /// The group's name is null or too long.
     InvalidGroup = "invalid_group",
     /// The right is neither `produce` nor `consume`.
@@ -224,6 +228,7 @@ impl Reason {
             Self::AccountLocked
             | Self::ConnectionLimitExceeded
             | Self::GlobalLimitExceeded
+            | Self::FlagUnsupported
             | Self::InsufficientDomains
             | Self::LastNode
             | Self::NoSuchNode
@@ -245,6 +250,7 @@ impl Reason {
             | Self::InvalidAcl
             | Self::InvalidCredentials
             | Self::InvalidCursor
+            | Self::InvalidFlag
             | Self::InvalidGroup
             | Self::InvalidOperation
             | Self::InvalidPassword
@@ -300,11 +306,13 @@ impl Reason {
             | Self::AuthRequired
             | Self::CannotSplit
             | Self::ConnectionLimitExceeded
+            | Self::FlagUnsupported
             | Self::FrameTooLarge
             | Self::GlobalLimitExceeded
             | Self::InvalidAcl
             | Self::InvalidCredentials
             | Self::InvalidCursor
+            | Self::InvalidFlag
             | Self::InvalidGroup
             | Self::InvalidOperation
             | Self::InvalidPassword
@@ -371,10 +379,12 @@ impl Reason {
             | Self::ServerShutdown => true,
             Self::AlreadyExists
             | Self::CannotSplit
+            | Self::FlagUnsupported
             | Self::InsufficientDomains
             | Self::InternalError
             | Self::InvalidAcl
             | Self::InvalidCursor
+            | Self::InvalidFlag
             | Self::InvalidGroup
             | Self::InvalidOperation
             | Self::InvalidPassword

@@ -14,10 +14,11 @@ use wire::request::{
     Subscribe,
 };
 use wire::response::{
-    Batch, BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Grant, GroupInfo,
-    GroupMember, GroupNames, Hello, MemberInfo, NodeChanged, NodeHealth, NodeState, Page, RangeInfo,
-    RangeState, Reply, Resharding, RingPage, RingStep, SegmentInfo, SegmentPage, TopicInfo, TopicState,
-    TopicSummaries, TopicSummary, User, UserPage, UserV2, Verdict, VnodeInfo,
+    Batch, BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Flag, FlagEnabled,
+    Flags, Grant, GroupInfo, GroupMember, GroupNames, Hello, MemberInfo, NodeChanged, NodeHealth, NodeState,
+    Page, RangeInfo, RangeState, Rebalancing, Reply, Resharding, RingPage, RingStep, SegmentInfo,
+    SegmentPage, TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, Verdict,
+    VnodeInfo, VnodeMove,
 };
 use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
 
@@ -130,6 +131,9 @@ fn request() -> impl Strategy<Value = Request> {
         },
         ApiKey::DescribeRing => Request::DescribeRing { from_token: n, max: m },
         ApiKey::Reshard => Request::Reshard { to: n, dry_run: m % 2 == 0 },
+        ApiKey::Rebalance => Request::Rebalance { dry_run: m % 2 == 0 },
+        ApiKey::ListFlags => Request::ListFlags,
+        ApiKey::EnableFlag => Request::EnableFlag { flag: a, dry_run: m % 2 == 0 },
         ApiKey::ListSegments => Request::ListSegments {
             topic: a,
             from_range: x,
@@ -348,6 +352,20 @@ fn cluster_response() -> impl Strategy<Value = (ApiKey, Response)> {
     let resharding = (any::<[u32; 3]>(), prop::collection::vec(step(), 0..4), string()).prop_map(
         |([from, to, step_count], steps, refusal)| Resharding { from, to, step_count, steps, refusal },
     );
+    let nodes = || prop::collection::vec(any::<u128>().prop_map(NodeId), 0..4);
+    let moved = (any::<u64>(), nodes(), nodes());
+    let moved = moved.prop_map(|(vnode, add, remove)| VnodeMove { vnode: VnodeId(vnode), add, remove });
+    let rebalancing = (any::<u32>(), prop::collection::vec(moved, 0..4), string())
+        .prop_map(|(move_count, moves, refusal)| Rebalancing { move_count, moves, refusal });
+    let names = || prop::collection::vec(string().prop_map(Option::unwrap_or_default), 0..3);
+    let flag = (string(), any::<[bool; 2]>(), names()).prop_map(|(name, [known, enabled], lacking)| Flag {
+        name: name.unwrap_or_default(),
+        known,
+        enabled,
+        lacking,
+    });
+    let flags = prop::collection::vec(flag, 0..4).prop_map(|flags| Flags { flags });
+    let enabled = (string(), names()).prop_map(|(refusal, lacking)| FlagEnabled { refusal, lacking });
     let segments = (prop::collection::vec(segment(), 0..4), any::<bool>())
         .prop_map(|(segments, more)| SegmentPage { segments, more });
     let explanation = explanation().prop_map(Box::new);
@@ -359,6 +377,9 @@ fn cluster_response() -> impl Strategy<Value = (ApiKey, Response)> {
         changed.prop_map(Payload::NodeChanged).prop_map(ok(ApiKey::ChangeNode)),
         ring.prop_map(Payload::Ring).prop_map(ok(ApiKey::DescribeRing)),
         resharding.prop_map(Payload::Resharding).prop_map(ok(ApiKey::Reshard)),
+        rebalancing.prop_map(Payload::Rebalancing).prop_map(ok(ApiKey::Rebalance)),
+        flags.prop_map(Payload::Flags).prop_map(ok(ApiKey::ListFlags)),
+        enabled.prop_map(Payload::FlagEnabled).prop_map(ok(ApiKey::EnableFlag)),
     ]
 }
 

@@ -13,10 +13,11 @@ use wire::request::{
     Subscribe,
 };
 use wire::response::{
-    Batch, BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Grant, GroupInfo,
-    GroupMember, GroupNames, Hello, MemberInfo, NodeChanged, NodeHealth, NodeState, Page, RangeInfo,
-    RangeState, Reply, Resharding, RingPage, RingStep, SegmentInfo, SegmentPage, TopicInfo, TopicState,
-    TopicSummaries, TopicSummary, User, UserPage, UserV2, Verdict, VnodeInfo,
+    Batch, BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Flag, FlagEnabled,
+    Flags, Grant, GroupInfo, GroupMember, GroupNames, Hello, MemberInfo, NodeChanged, NodeHealth, NodeState,
+    Page, RangeInfo, RangeState, Rebalancing, Reply, Resharding, RingPage, RingStep, SegmentInfo,
+    SegmentPage, TopicInfo, TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, Verdict,
+    VnodeInfo, VnodeMove,
 };
 use wire::{ApiKey, Gather, Payload, Reason, Request, Response, Str, frame};
 
@@ -438,6 +439,21 @@ fn responses_about_the_cluster() {
     let resharding = Resharding { from: 4, to: 3, step_count: 1, steps, refusal: None };
     check_response("H44", 21, ApiKey::Reshard, Response::Ok(Payload::Resharding(resharding)));
     check_response("H45", 21, ApiKey::Reshard, Response::Error(Reason::NotLeaseHolder));
+}
+
+#[test]
+fn placing_and_switches() {
+    check_request("Q1", 24, Request::Rebalance { dry_run: true });
+    let moved = VnodeMove { vnode: VnodeId(5), add: vec![TWO, ONE], remove: Vec::new() };
+    let rebalancing = Rebalancing { move_count: 2, moves: vec![moved], refusal: None };
+    check_response("Q2", 24, ApiKey::Rebalance, Response::Ok(Payload::Rebalancing(rebalancing)));
+    check_request("Q3", 25, Request::ListFlags);
+    let lacking = || vec![Bytes::from_static(b"n2")];
+    let flag = Flag { name: "wide_frames".into(), known: true, enabled: false, lacking: lacking() };
+    check_response("Q4", 25, ApiKey::ListFlags, Response::Ok(Payload::Flags(Flags { flags: vec![flag] })));
+    check_request("Q5", 26, Request::EnableFlag { flag: s("wide_frames"), dry_run: true });
+    let enabled = FlagEnabled { refusal: s("flag_unsupported"), lacking: lacking() };
+    check_response("Q6", 26, ApiKey::EnableFlag, Response::Ok(Payload::FlagEnabled(enabled)));
 }
 
 #[test]

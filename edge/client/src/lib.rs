@@ -40,9 +40,9 @@ pub use types::record::{Header, Record};
 pub use types::{NodeId, VnodeId};
 pub use wire::request::{Depth, Fetch, NodeChange, Produce, ProduceBatch, Subject};
 pub use wire::response::{
-    BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Grant, GroupInfo, GroupMember,
-    GroupNames, Hello, MemberInfo, NodeChanged, NodeHealth, NodeState, Page, RangeInfo, RangeState,
-    Resharding, RingPage, RingStep, SegmentInfo, SegmentPage, TopicInfo, TopicState, TopicSummaries,
-    TopicSummary, User, UserPage, UserV2, Verdict, VnodeInfo,
+    BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Flag, FlagEnabled, Flags,
+    Grant, GroupInfo, GroupMember, GroupNames, Hello, MemberInfo, NodeChanged, NodeHealth, NodeState, Page,
+    RangeInfo, RangeState, Rebalancing, Resharding, RingPage, RingStep, SegmentInfo, SegmentPage, TopicInfo,
+    TopicState, TopicSummaries, TopicSummary, User, UserPage, UserV2, Verdict, VnodeInfo, VnodeMove,
 };
 pub use wire::{Effect, Payload, Reason, Request, Response, Retry, Str, features};

@@ -55,11 +55,13 @@ pub(crate) enum Kind {
     NodeUndrained,
     NodeRemoved,
     RingResharded,
+    VnodesRebalanced,
+    FlagEnabled,
 }
 
 impl Kind {
     /// Every one.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::AuthSuccess,
         Self::AuthFailure,
         Self::AuthLockout,
@@ -85,6 +87,8 @@ impl Kind {
         Self::NodeUndrained,
         Self::NodeRemoved,
         Self::RingResharded,
+        Self::VnodesRebalanced,
+        Self::FlagEnabled,
     ];
 
     /// As it is written and counted.
@@ -115,6 +119,8 @@ impl Kind {
             Self::NodeUndrained => "node_undrained",
             Self::NodeRemoved => "node_removed",
             Self::RingResharded => "ring_resharded",
+            Self::VnodesRebalanced => "vnodes_rebalanced",
+            Self::FlagEnabled => "flag_enabled",
         }
     }
 }
@@ -262,7 +268,14 @@ impl Change {
             OfCluster::Reshard { to, dry_run: false } => {
                 Some(Self::new(Kind::RingResharded, b"").with(|out| write!(out, "vnodes={to}")))
             }
+            OfCluster::Rebalance { dry_run: false } => Some(Self::new(Kind::VnodesRebalanced, b"")),
+            OfCluster::EnableFlag { flag, dry_run: false } => {
+                Some(Self::new(Kind::FlagEnabled, flag.as_deref().unwrap_or_default()))
+            }
             OfCluster::Status { .. }
+            | OfCluster::ListFlags
+            | OfCluster::Rebalance { dry_run: true }
+            | OfCluster::EnableFlag { dry_run: true, .. }
             | OfCluster::ChangeNode { dry_run: true, .. }
             | OfCluster::Ring { .. }
             | OfCluster::Segments { .. }

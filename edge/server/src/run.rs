@@ -314,6 +314,8 @@ fn start_core(config: &Config, clients: &Clients, made_of: Core) -> Result<Runni
         if belonging.formed { Formation::Forms { vnodes: config.cluster.vnodes } } else { Formation::Joins };
     node.vnode_replicas = config.cluster.vnode_replicas;
     node.segment_replicas = config.cluster.segment_replicas;
+    node.placement = config.cluster.placement.clone();
+    (node.lease, node.rebalance) = (config.cluster.lease, config.cluster.rebalance);
     node.replicate_within = config.cluster.replicate_within;
     node.behind_max = config.cluster.behind_max;
     node.behind_bytes_max = config.cluster.behind_bytes_max;
@@ -368,6 +370,7 @@ fn refusal(config: &Config, stop: &Stop) -> Refusal {
         Stop::Outdated { .. } => Refusal::Data(format!(
             "{stop}: {raft_dir} is an older copy or lost its end; bring back the one that belongs to {log_dir}"
         )),
+        Stop::UnknownFlag { .. } => Refusal::Data(format!("{stop}; start a release that knows it")),
         Stop::LaterFormat { .. } => {
             Refusal::Data(format!("{stop}; start the release that wrote it or a later one"))
         }

@@ -181,7 +181,7 @@ impl World {
 }
 
 /// Members of the cluster's group among so many nodes.
-fn cluster_members(nodes: usize) -> usize {
+pub(super) fn cluster_members(nodes: usize) -> usize {
     match nodes {
         0..=2 => nodes,
         3 | 4 => 3,

@@ -23,6 +23,7 @@ pub mod records;
 mod ring;
 pub mod stories;
 mod views;
+mod voters;
 mod weather;
 mod world;
 
@@ -74,6 +75,10 @@ pub struct Summary {
     pub leaves: u64,
     /// Changes of the ring that were ended, as done or undone.
     pub ring_changes: u64,
+    /// Things done that only the leader of a vnode decides.
+    pub led: u64,
+    /// Voters that left a group.
+    pub voters_left: u64,
     /// States of tables compared.
     pub compared: u64,
     /// Records acknowledged, of unknown outcome, and refused for sure.
@@ -123,6 +128,8 @@ impl Summary {
         self.probes += other.probes;
         self.leaves += other.leaves;
         self.ring_changes += other.ring_changes;
+        self.led += other.led;
+        self.voters_left += other.voters_left;
         self.compared += other.compared;
         self.records_acknowledged += other.records_acknowledged;
         self.records_unknown += other.records_unknown;

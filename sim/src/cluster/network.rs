@@ -86,6 +86,11 @@ impl World {
         self.network.links.cut.contains(&(from, to))
     }
 
+    /// Whether two processes hear each other, over the connection they have or one that can be made.
+    pub(super) fn is_reachable(&self, a: NodeId, b: NodeId) -> bool {
+        self.can_talk(a) && self.can_talk(b) && !self.is_cut(a, b) && !self.is_cut(b, a)
+    }
+
     fn can_talk(&self, id: NodeId) -> bool {
         let node = &self.nodes[&id];
         node.process.is_some() && node.paused_until <= self.now

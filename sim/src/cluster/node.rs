@@ -114,6 +114,7 @@ impl World {
             peer: format!("{}:4043", node.name).into(),
             client: Some(format!("{}:4040", node.name).into()),
             attributes: inv_50::attributes(node.life),
+            flags: BTreeSet::new(),
             incarnation: first_incarnation(node.life),
         };
         config.formation = formation;

@@ -1,14 +1,17 @@
-//! What nobody should propose, proposed all the same: changes of the ring under fences that are over, and commands of a
-//! later version of the rules. Whatever comes of it is judged on every node.
+//! What nobody should propose, proposed all the same: changes of the ring under fences that are over, commands of vnodes'
+//! leaders in terms that are over, and commands of a later version of the rules. Whatever comes of it is judged on every
+//! node.
 
+use broker::witness::CLUSTER_GROUP;
 use bytes::Bytes;
 use metadata::cluster::{ChangeRing, Cluster, Command, CreateUser, PasswordHash, RingAct};
+use metadata::vnode::CreateTopic;
 use rand::Rng;
-use types::{FenceToken, NodeId, VnodeId, WallTime};
+use types::{FenceToken, NodeId, Term, TopicId, VnodeId, WallTime};
 
 use super::detect::life_of;
 use super::world::{Happening, World};
-use crate::invariants::{Violation, inv_48, inv_49, inv_50};
+use crate::invariants::{Violation, c_13, inv_48, inv_49, inv_50};
 
 /// A change of the ring that was proposed under an old fence: members in an order in which nobody else places them.
 #[derive(Debug)]
@@ -54,7 +57,37 @@ impl World {
         let next = self.rng.random_range(500_000..4_000_000);
         self.later(next, Happening::Probe);
         let Some(via) = self.some_ready() else { return Ok(()) };
-        if self.rng.random_bool(0.3) { self.propose_later(via) } else { self.propose_old(via) }
+        match self.rng.random_range(0..10) {
+            0..3 => self.propose_later(via),
+            3..6 => self.propose_unled(via),
+            _ => self.propose_old(via),
+        }
+    }
+
+    /// A topic is to be created by whoever led its vnode in a term that is over for everybody.
+    fn propose_unled(&mut self, via: NodeId) -> Result<(), Violation> {
+        let vnodes: Vec<VnodeId> =
+            self.groups_of(via).into_iter().filter(|group| *group != CLUSTER_GROUP).collect();
+        let Some(vnode) = vnodes.get(self.rng.random_range(0..vnodes.len().max(1))).copied() else {
+            return Ok(());
+        };
+        let running = self.nodes.values().filter_map(|node| node.process.as_ref()?.node.replica(vnode));
+        // Whoever believes to lead may record it, and may believe so for a while after another leads.
+        let oldest = running.map(|replica| replica.term().0).min().unwrap_or(0);
+        if oldest < 2 {
+            return Ok(());
+        }
+        let led = Term(self.rng.random_range(1..oldest));
+        let name = format!("{}{}", c_13::NAME, self.number());
+        self.say(|| format!("{name} is to be created by whoever led {vnode} in {led:?}"));
+        self.summary.probes += 1;
+        let create = metadata::vnode::Command::CreateTopic(CreateTopic {
+            name: Bytes::from(name),
+            id: TopicId(u128::from(self.number()) << 64 | 13),
+            keyspace_bits: 8,
+            key_hash: 1,
+        });
+        self.act(via, |node, _, actions| node.propose_led(vnode, led, &create.encode(), actions))
     }
 
     fn propose_old(&mut self, via: NodeId) -> Result<(), Violation> {

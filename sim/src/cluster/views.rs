@@ -3,19 +3,21 @@
 //! - INV-45: at equal index they are equal, on members and on those that only follow; no view goes back in a process;
 //! - C-2, C-6, C-9, C-10: along the log fences, ring versions and incarnations never decrease, tokens do not move;
 //! - C-1: a fence is one node's;
+//! - C-13: what only the leader of a vnode decides is decided by whoever leads in the term of its entry;
+//! - C-7: no voter leaves before whoever comes can be reached ([`super::voters`]);
 //! - who leads: one in each term; a replica's number is one node's;
 //! - `Ready` comes after a leader was there, and with everything that was acknowledged before the process began.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use broker::witness::CLUSTER_GROUP;
+use broker::witness::{CLUSTER_GROUP, Effect};
 use metadata::cluster::Cluster;
 use raft::{ReplicaId, Role};
 use types::{FenceToken, Incarnation, NodeId, RaftIndex, Term, VnodeId};
 
 use super::node::Node;
 use super::world::World;
-use crate::invariants::{Violation, ensure, inv_45, inv_49};
+use crate::invariants::{Violation, c_13, ensure, inv_45, inv_49};
 
 /// What must only grow along the cluster's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +93,7 @@ impl World {
             self.look_at_tables(id, group)?;
             self.look_at_replica(id, group)?;
         }
+        self.look_at_effects(id)?;
         self.look_at_removals(id)?;
         let now = self.clock(id);
         let Some(process) = self.nodes.get(&id).and_then(|node| node.process.as_ref()) else { return Ok(()) };
@@ -116,6 +119,9 @@ impl World {
             format!("the tables of {group} on node {id} go back from {before:?} to {applied}")
         })?;
         self.look_at_moves(id, group)?;
+        if let Some(tables) = self.process(id).node.vnode_tables(group) {
+            c_13::refused(tables.topics().map(|(_, topic)| topic.name.as_str()))?;
+        }
         let process = self.process(id);
         let hash = if group == CLUSTER_GROUP {
             process.node.cluster_tables().state_hash()
@@ -144,6 +150,20 @@ impl World {
         Ok(())
     }
 
+    /// What only leaders of vnodes decide was applied.
+    fn look_at_effects(&mut self, id: NodeId) -> Result<(), Violation> {
+        let Some(process) = self.nodes.get_mut(&id).and_then(|node| node.process.as_mut()) else {
+            return Ok(());
+        };
+        for Effect { group, index, term, node } in process.node.take_led() {
+            let known = self.views.groups.get(&group);
+            let led = known.and_then(|known| known.leaders.get(&term)).map(|(led, _)| *led);
+            c_13::by_leader((group, index, term), node, led)?;
+            self.summary.led += 1;
+        }
+        Ok(())
+    }
+
     fn look_at_replica(&mut self, id: NodeId, group: VnodeId) -> Result<(), Violation> {
         let life = self.nodes[&id].life;
         let process = self.process(id);
@@ -165,7 +185,9 @@ impl World {
         ensure(holder == id, "HOST", || format!("{holder} and {id} are both {number:?} of {group}"))?;
         if is_ready {
             known.led_at = now;
+            self.look_at_voters(id, group)?;
         }
+        let known = self.views.groups.entry(group).or_default();
         if begins {
             let other = known.leaders.insert(term, (id, life));
             ensure(other.is_none_or(|other| other == (id, life)), "ELECTION", || {

@@ -19,6 +19,7 @@ use super::probes::Probes;
 use super::records::Records;
 use super::ring::Moves;
 use super::views::Views;
+use super::voters::Voters;
 use super::{Options, Summary};
 use crate::invariants::{Violation, ensure};
 
@@ -79,6 +80,7 @@ pub(super) struct World {
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) network: Network,
     pub(super) views: Views,
+    pub(super) voters: Voters,
     pub(super) moves: Moves,
     pub(super) clients: Clients,
     pub(super) model: Model,
@@ -142,6 +144,7 @@ impl World {
             nodes: BTreeMap::new(),
             network: Network::new(),
             views: Views::default(),
+            voters: Voters::default(),
             moves: Moves::default(),
             clients: Clients::default(),
             model: Model::default(),

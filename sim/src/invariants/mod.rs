@@ -3,6 +3,8 @@
 //! Each says whose rule it is and judges plain facts, so that the checks read like the rules and can be used by
 //! every simulated world.
 
+pub mod c_07;
+pub mod c_13;
 pub mod inv_01;
 pub mod inv_02;
 pub mod inv_03;

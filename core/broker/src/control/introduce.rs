@@ -52,7 +52,7 @@ impl Node {
                 peer: bytes(&own.peer),
                 client: own.client.as_deref().map(bytes),
                 attributes: attributes.collect(),
-                flags: Vec::new(),
+                flags: own.flags.iter().map(|flag| bytes(flag)).collect(),
             }));
         }
         let forms = self.core.meta.leads(CLUSTER) && tables.topology().is_none();
@@ -92,6 +92,7 @@ fn says(listed: &Listed, own: &Own) -> bool {
         && listed.state != NodeState::Joining
         && listed.peer.as_str() == &*own.peer
         && listed.client.as_ref().map(|client| client.as_str()) == own.client.as_deref()
+        && listed.flags.iter().map(|flag| flag.as_str()).eq(own.flags.iter().map(|flag| &**flag))
         && listed.attributes.iter().map(|(key, value)| (&**key, &**value)).eq(attributes())
 }
 

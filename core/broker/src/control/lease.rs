@@ -3,6 +3,7 @@
 //! A vnode keeps the members it has as long as they belong to the cluster, gets more as long as it has fewer than it
 //! shall have, and loses those that are on their way out. Nothing else moves by itself.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use metadata::cluster::{self as tables, AcquireLease, ChangeRing, Command, Renewal, Reply, RingAct};
@@ -10,18 +11,15 @@ use placement::holder::{Action, Answer, Attempt, Holder, Timing};
 use placement::rank::Item;
 use types::{FenceToken, Instant, NodeId, VnodeId};
 
-use super::{Step, members};
+use super::{Living, Step, members};
 use crate::cluster;
 use crate::node::Node;
 use crate::planted::Bug;
 
-const DURATION: Duration = Duration::from_secs(15);
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-const RETRY_PERIOD: Duration = Duration::from_secs(2);
-
 /// This node's view of the lease.
 #[derive(Debug)]
 pub(super) struct Lease {
+    timing: Timing,
     /// Made once in a process: it knows which fence was given back and which answers are late.
     holder: Option<Holder>,
     /// This node led the cluster's group when it looked last.
@@ -31,13 +29,12 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new() -> Self {
-        Self { holder: None, leads: false, watched: None }
+    pub(super) fn new(timing: Timing) -> Self {
+        Self { timing, holder: None, leads: false, watched: None }
     }
 
     fn holder(&mut self, now: Instant) -> &mut Holder {
-        let timing = || Timing::new(DURATION, RENEW_DEADLINE, RETRY_PERIOD).expect("they are in order");
-        self.holder.get_or_insert_with(|| Holder::new(timing(), now))
+        self.holder.get_or_insert_with(|| Holder::new(self.timing, now))
     }
 
     /// Looks at the lease as the tables here have it.
@@ -52,7 +49,7 @@ impl Lease {
     /// before that, since both clocks run equally fast; and if it was renewed without this node having heard of it yet,
     /// the tables will know.
     fn over(&self, lease: &tables::Lease, now: Instant) -> Option<Renewal> {
-        let lasts = Duration::from_millis(lease.duration_ms).max(DURATION);
+        let lasts = Duration::from_millis(lease.duration_ms).max(self.timing.duration());
         self.watched.filter(|(_, since)| now.since(*since) >= lasts).map(|(renewal, _)| renewal)
     }
 
@@ -101,7 +98,8 @@ impl Node {
         for action in actions {
             match action {
                 Action::Acquire(attempt) => {
-                    let duration_ms = u64::try_from(DURATION.as_millis()).expect("a few seconds");
+                    let duration_ms =
+                        u64::try_from(self.core.config.lease.duration().as_millis()).unwrap_or(u64::MAX);
                     let lease = self.core.meta.cluster().lease();
                     let over = match self.core.config.has_bug(Bug::TakeLease) {
                         true => Some(lease.renewal()),
@@ -131,10 +129,11 @@ impl Node {
 
     /// While the lease is held: the next vnode whose members shall be others than the table says.
     pub(super) fn place_vnodes(&mut self) {
-        let Some(fence) = self.control.lease.fence(self.core.now).filter(|_| !self.control.placing) else {
-            return;
-        };
-        let Some((vnode, nodes)) = self.next_placement() else { return };
+        let held = self.control.lease.fence(self.core.now);
+        self.forget_rebalance(held);
+        let Some(fence) = held.filter(|_| !self.control.placing) else { return };
+        // What is missing comes before what might be better.
+        let Some((vnode, nodes)) = self.next_placement().or_else(|| self.next_rebalanced()) else { return };
         let expected = self.core.meta.cluster().topology().map_or(0, |topology| topology.version);
         let act = RingAct::SetPlacement { vnode, nodes };
         self.control.placing = true;
@@ -144,13 +143,33 @@ impl Node {
 
     fn next_placement(&self) -> Option<(VnodeId, Vec<NodeId>)> {
         let living = self.living();
-        let rf = self.core.config.vnode_replicas.max(1);
         let topology = self.core.meta.cluster().topology()?;
         topology.placements.iter().find_map(|(vnode, placed)| {
-            let healed = members::healed(Item::Vnode(*vnode), placed, &living, rf);
+            let healed = self.members_of(*vnode, placed, &living);
             let wanted = self.leaders_spread(*vnode, placed, healed);
             (!wanted.is_empty() && wanted != *placed).then_some((*vnode, wanted))
         })
+    }
+
+    /// The members of a vnode that has those, or none yet. Where nodes have a share of vnodes, those come that are below
+    /// it, as long as there are enough of them.
+    pub(super) fn members_of(&self, vnode: VnodeId, placed: &[NodeId], living: &Living) -> Vec<NodeId> {
+        let rf = self.core.config.vnode_replicas.max(1);
+        let (item, domains) = (Item::Vnode(vnode), self.core.group_domains());
+        let healed = |living: &Living| members::healed(item, placed, living, rf, domains.as_ref());
+        let all = healed(living);
+        let Some(max_skew) = self.core.config.placement.max_skew else { return all };
+        let Some(topology) = self.core.meta.cluster().topology() else { return all };
+        let mut loads: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let others = topology.placements.iter().filter(|(other, _)| **other != vnode);
+        others.flat_map(|(_, nodes)| nodes).for_each(|node| *loads.entry(*node).or_default() += 1);
+        let vnodes = topology.placements.len().max(1);
+        let cap = placement::place::cap(vnodes, rf, living.able.len(), max_skew);
+        let has_room =
+            |node: &NodeId| placed.contains(node) || loads.get(node).is_none_or(|load| *load < cap);
+        let able = living.able.iter().copied().filter(has_room).collect();
+        let below = healed(&Living { able, ..living.clone() });
+        if below.len() < all.len() { all } else { below }
     }
 
     /// The first member is the one to lead: when members come or go, the one the vnode is drawn to most.

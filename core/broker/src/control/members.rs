@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use placement::domains::Domains;
 use placement::rank::Item;
 use placement::rebalance::{self, Step as Next};
 use placement::repair;
@@ -48,13 +49,15 @@ impl Node {
             3 | 4 => 3,
             _ => 5,
         };
-        healed(Item::Cluster, &current, &living, rf)
+        healed(Item::Cluster, &current, &living, rf, self.core.group_domains().as_ref())
     }
 
     fn next_member(&mut self, id: VnodeId, wanted: &[NodeId]) {
         let own = self.core.config.node;
         let Some(group) = self.core.meta.group(id) else { return };
-        let change = match rebalance::next(&self.parts_of(group), wanted) {
+        let parts = self.parts_of(group);
+        let next = self.plant_shrinking(&parts, wanted).unwrap_or_else(|| rebalance::next(&parts, wanted));
+        let change = match next {
             Next::Add(node) => Change::AddLearner(node),
             Next::Promote(node) => Change::Promote(node),
             Next::Remove(node) if node == own => {
@@ -83,6 +86,13 @@ impl Node {
         self.core.liveness.usable(node) && group.peers().any(|peer| is_it(&peer) && can(&peer))
     }
 
+    /// With a bug, whoever is to go goes at once.
+    fn plant_shrinking(&self, parts: &rebalance::Group, wanted: &[NodeId]) -> Option<Next> {
+        let own = self.core.config.node;
+        let goes = parts.voters.iter().find(|node| **node != own && !wanted.contains(node));
+        goes.filter(|_| self.core.config.has_bug(Bug::ShrinkFirst)).map(|node| Next::Remove(*node))
+    }
+
     fn parts_of(&self, group: &Group) -> rebalance::Group {
         let mut parts = rebalance::Group::default();
         for (member, part) in group.members().iter() {
@@ -109,20 +119,34 @@ pub(crate) struct Living {
     pub(crate) able: BTreeSet<NodeId>,
     /// Have been dead for so long that others take what they hold.
     pub(crate) lost: BTreeSet<NodeId>,
+    /// Are on their way out: they keep what they hold until others have it.
+    pub(crate) leaving: BTreeSet<NodeId>,
+    /// Full members that are not on their way out, there or not.
+    pub(crate) active: usize,
 }
 
 /// Those that belong stay, and those that are able fill up. Whoever is lost goes as far as another is there to come: a
-/// member that may still return is worth more than none.
-pub(super) fn healed(item: Item, current: &[NodeId], living: &Living, rf: usize) -> Vec<NodeId> {
-    let Living { belonging, able, lost } = living;
+/// member that may still return is worth more than none. Whoever is leaving goes as far as a full member is there in its
+/// place, or none will be.
+pub(super) fn healed(
+    item: Item,
+    current: &[NodeId],
+    living: &Living,
+    rf: usize,
+    domains: Option<&Domains>,
+) -> Vec<NodeId> {
+    let Living { belonging, able, lost, leaving, active } = living;
     let staying: Vec<NodeId> = current.iter().filter(|node| belonging.contains(node)).copied().collect();
     let (gone, there): (Vec<NodeId>, Vec<NodeId>) = staying.iter().partition(|node| lost.contains(node));
     let spare = able.iter().filter(|node| !staying.contains(node)).count();
     let kept = rf.saturating_sub(there.len() + spare).min(gone.len());
     let staying = there.iter().chain(&gone[..kept]).copied();
     let alive: BTreeSet<NodeId> = staying.chain(able.iter().copied()).collect();
-    let mut healed = repair::healed(item, current, &alive, rf, None);
+    let mut healed = repair::healed(item, current, &alive, rf, domains);
     healed.truncate(rf.max(1));
+    let goes = current.iter().filter(|node| leaving.contains(node) && !healed.contains(node)).copied();
+    let kept: Vec<NodeId> = goes.take(rf.min(*active).saturating_sub(healed.len())).collect();
+    healed.extend(kept);
     healed
 }
 
@@ -141,8 +165,9 @@ mod tests {
     /// Members of three after one pass, sorted.
     fn after(current: &[u128], able: &[u128], lost: &[u128]) -> Vec<NodeId> {
         let set = |ids: &[u128]| ids.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
-        let living = Living { belonging: set(&[1, 2, 3, 4, 5, 6]), able: set(able), lost: set(lost) };
-        let mut healed = healed(Item::Cluster, &nodes(current), &living, 3);
+        let belonging = set(&[1, 2, 3, 4, 5, 6]);
+        let living = Living { belonging, able: set(able), lost: set(lost), leaving: set(&[7, 8]), active: 6 };
+        let mut healed = healed(Item::Cluster, &nodes(current), &living, 3, None);
         healed.sort_unstable();
         healed
     }
@@ -151,6 +176,18 @@ mod tests {
     fn whoever_is_away_keeps_its_place_and_whoever_is_lost_gives_it_to_another() {
         assert_eq!(after(&[1, 2, 3], &[1, 2, 4], &[]), nodes(&[1, 2, 3]));
         assert_eq!(after(&[1, 2, 3], &[1, 2, 4], &[3]), nodes(&[1, 2, 4]));
+    }
+
+    #[test]
+    fn whoever_leaves_stays_until_another_has_come() {
+        assert_eq!(after(&[1, 2, 7], &[1, 2, 4], &[]), nodes(&[1, 2, 4]));
+        assert_eq!(after(&[1, 2, 7], &[1, 2], &[]), nodes(&[1, 2, 7]));
+        assert_eq!(after(&[1, 7, 8], &[1, 2], &[]), nodes(&[1, 2, 7]));
+        // Where there are no others, nobody is waited for.
+        let set = |ids: &[u128]| ids.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
+        let (belonging, able, leaving) = (set(&[1, 2]), set(&[1, 2]), set(&[7]));
+        let living = Living { belonging, able, leaving, active: 2, ..Living::default() };
+        assert_eq!(healed(Item::Cluster, &nodes(&[1, 2, 7]), &living, 3, None), nodes(&[1, 2]));
     }
 
     #[test]

@@ -8,11 +8,13 @@
 //!  introduce ─▶ the list of nodes ─▶ lease holder: placements ─▶ each group's leader: add, promote, remove
 //! ```
 
+mod flags;
 mod introduce;
 mod lease;
 mod leave;
 mod members;
 mod operator;
+mod rebalance;
 mod ring;
 
 use std::time::Duration;
@@ -22,12 +24,15 @@ use types::{Instant, NodeId};
 
 use crate::action::Action;
 use crate::cluster;
+use crate::config::Config;
 use crate::meta::CLUSTER;
 use crate::node::Node;
+pub use flags::FLAGS;
 use lease::Lease;
 use leave::Leave;
 pub(crate) use members::Living;
 pub(crate) use operator::{Changing, fitting};
+use rebalance::Rebalance;
 use ring::RingWork;
 
 /// How often the tables are looked at while there are several nodes.
@@ -59,19 +64,21 @@ pub(crate) struct Control {
     placing: bool,
     lease: Lease,
     ring: RingWork,
+    rebalance: Rebalance,
     leave: Leave,
     /// The nodes the driver was last told to connect to.
     peers: Vec<(NodeId, String)>,
 }
 
 impl Control {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
             look_at: None,
             introducing: false,
             placing: false,
-            lease: Lease::new(),
+            lease: Lease::new(config.lease),
             ring: RingWork::default(),
+            rebalance: Rebalance::default(),
             leave: Leave::No,
             peers: Vec::new(),
         }
@@ -108,6 +115,9 @@ impl Node {
             let listed = self.core.meta.cluster().nodes().map(|(id, node)| (id, node.incarnation));
             self.core.liveness.list(listed);
             self.tell_peers();
+            if !self.honours_flags() {
+                return;
+            }
         }
         self.introduce();
         self.found_vnodes();
@@ -134,8 +144,13 @@ impl Node {
         let (liveness, now) = (&self.core.liveness, self.core.now);
         let mut living = Living::default();
         for (id, node) in self.core.meta.cluster().nodes() {
-            if node.state != NodeState::Draining {
-                living.belonging.insert(id);
+            match node.state {
+                NodeState::Draining => drop(living.leaving.insert(id)),
+                NodeState::Joining => drop(living.belonging.insert(id)),
+                NodeState::Active => {
+                    living.belonging.insert(id);
+                    living.active += 1;
+                }
             }
             if node.state == NodeState::Active && liveness.usable(id) {
                 living.able.insert(id);

@@ -67,6 +67,9 @@ impl Node {
             OfCluster::Status { after, max } => self.status(*after, *max).map(Some),
             OfCluster::Ring { from_token, max } => self.ring_page(*from_token, *max).map(Some),
             OfCluster::Reshard { to, dry_run } => self.reshard(*to, *dry_run).map(Some),
+            OfCluster::Rebalance { dry_run } => self.rebalance(*dry_run).map(Some),
+            OfCluster::ListFlags => self.list_flags().map(Some),
+            OfCluster::EnableFlag { flag, dry_run } => self.enable_flag(id, flag, *dry_run),
             OfCluster::Segments { topic, from, max, depth } => {
                 self.list_segments(id, topic.as_ref(), *from, *max, *depth)
             }

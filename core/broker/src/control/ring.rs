@@ -25,7 +25,7 @@ use placement::reshard;
 use types::{FenceToken, NodeId, VnodeId};
 use wire::Reason;
 
-use super::{LOOK_EVERY, Step, members};
+use super::{LOOK_EVERY, Step};
 use crate::cluster;
 use crate::meta::CLUSTER;
 use crate::node::Node;
@@ -212,9 +212,7 @@ impl Node {
 
     /// The members of a vnode to come, the first to lead.
     fn founders(&self, vnode: VnodeId) -> Vec<NodeId> {
-        let rf = self.core.config.vnode_replicas.max(1);
-        let item = Item::Vnode(vnode);
-        rank::rank(item, &members::healed(item, &[], &self.living(), rf))
+        rank::rank(Item::Vnode(vnode), &self.members_of(vnode, &[], &self.living()))
     }
 
     fn propose_act(&mut self, change: ChangeRing, kind: Kind) {

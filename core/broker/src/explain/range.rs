@@ -108,6 +108,14 @@ impl Node {
                 let text = "no node takes new segments: each is away, draining, or failed a moment ago";
                 Cause::stands("no_able_node", text, "bring a node back, or undrain one; see `explain node`")
             }
+            Primary::Here | Primary::At(_) if self.core.lacks_domains(id.topic) => {
+                let text = "copies shall lie in more failure domains than the nodes that take some are in";
+                Cause::stands(
+                    "insufficient_domains",
+                    text,
+                    "add a node in another domain, or lower MALACHI_LOG_MIN_DOMAINS",
+                )
+            }
             Primary::Here => self.idle_at(self.core.config.node),
             Primary::At(node) => self.idle_at(node),
         }

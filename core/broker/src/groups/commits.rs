@@ -279,6 +279,7 @@ fn reply_of(error: commit::Error) -> CommitReply {
             | meta::Error::NoSuchRange
             | meta::Error::CannotSplit
             | meta::Error::NotBuddies
+            | meta::Error::InsufficientDomains
             | meta::Error::TooManyRanges
             | meta::Error::AlreadyExists
             | meta::Error::InvalidTopicName,

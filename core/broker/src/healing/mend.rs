@@ -311,6 +311,7 @@ impl Node {
     fn place_copies(&mut self, key: (SegmentId, u64)) {
         let segment = key.0;
         let (living, rf) = (self.living(), self.core.config.segment_replicas.max(1));
+        let domains = self.core.segment_domains(segment.range.topic);
         let Some(job) = self.mend_job(key) else { return };
         let broken: BTreeSet<NodeId> =
             job.found.iter().filter(|(_, found)| **found == Found::Broken).map(|(node, _)| *node).collect();
@@ -323,7 +324,13 @@ impl Node {
         };
         let able = living.able.iter().copied().filter(usable);
         let alive: BTreeSet<NodeId> = keep.iter().copied().chain(able).collect();
-        let wanted = placing::healed(Item::Segment(segment), &keep, &alive, rf, None);
+        let item = Item::Segment(segment);
+        let healed = placing::healed(item, &keep, &alive, rf, domains.as_ref());
+        // Whole ones move only once nothing else is wrong with the set.
+        let is_well = job.replicas.iter().all(|node| keep.contains(node) && job.is(*node, Found::Whole));
+        let domains = domains.filter(|_| is_well);
+        let apart = domains.and_then(|domains| placing::spread_out(item, &healed, &alive, &domains));
+        let wanted = apart.unwrap_or(healed);
         let come: Vec<NodeId> = wanted.iter().copied().filter(|node| !keep.contains(node)).collect();
         let missing: Vec<NodeId> = come.iter().copied().filter(|node| !job.is(*node, Found::Whole)).collect();
         if !missing.is_empty() && job.whole() > 0 {

@@ -7,30 +7,27 @@ use bytes::Bytes;
 use metadata::machine::Version;
 use metadata::vnode::{Command, Reply};
 use peer::message::{ProposeRefusal, ProposeReply};
-use raft::ProposalId;
-use types::{RaftIndex, VnodeId};
+use raft::{Entry, ProposalId};
+use types::{Term, VnodeId};
 
 use super::detour::Proposed;
 use super::origin::Origin;
 use super::tables::Applied;
 use super::{CLUSTER, Decided, Fate, Meta, Outcome, Then};
 use crate::cluster;
+use crate::planted::Bug;
 
 impl Meta {
     /// The replica of this node applies an entry.
-    pub(super) fn apply(
-        &mut self,
-        group: VnodeId,
-        index: RaftIndex,
-        entry: &Bytes,
-        proposal: Option<ProposalId>,
-    ) {
-        let (origin, command) = split(entry);
+    pub(super) fn apply(&mut self, group: VnodeId, entry: Entry, proposal: Option<ProposalId>) {
+        let (index, (origin, command)) = (entry.index, split(&entry.data));
+        let is_late = self.is_late(origin, entry.term);
         if group == CLUSTER {
-            let applied = self.cluster.apply(index, &command);
+            let applied = self.cluster.apply(index, Some(&command));
             self.cluster_applied(origin, applied);
         } else if let Some(shard) = self.shards.get_mut(&group) {
-            let applied = shard.tables.apply(index, &command);
+            let applied = shard.tables.apply(index, (!is_late).then_some(&command));
+            self.led.note(&shard.tables, (group, &entry), origin, &applied.reply);
             self.vnode_applied(group, origin, &command, applied);
         }
         if let Some(id) = proposal {
@@ -40,21 +37,28 @@ impl Meta {
     }
 
     /// Another node's replica has applied an entry, which may carry no command.
-    pub(super) fn apply_followed(&mut self, group: VnodeId, index: RaftIndex, entry: &Bytes) {
-        if entry.is_empty() {
+    pub(super) fn apply_followed(&mut self, group: VnodeId, entry: Entry) {
+        if entry.data.is_empty() {
             return;
         }
-        let (origin, command) = split(entry);
+        let (index, (origin, command)) = (entry.index, split(&entry.data));
+        let is_late = self.is_late(origin, entry.term);
         if group == CLUSTER {
-            if let Some(applied) = self.cluster.apply_followed(index, &command) {
+            if let Some(applied) = self.cluster.apply_followed(index, Some(&command)) {
                 self.cluster_applied(origin, applied);
             }
         } else {
             let tables = &mut self.shards.entry(group).or_default().tables;
-            if let Some(applied) = tables.apply_followed(index, &command) {
+            if let Some(applied) = tables.apply_followed(index, (!is_late).then_some(&command)) {
                 self.vnode_applied(group, origin, &command, applied);
             }
         }
+    }
+
+    /// Whether whoever proposed an entry as the leader of its vnode did not lead any more when it was recorded. What is
+    /// done about the cluster carries the fence of the lease instead.
+    fn is_late(&self, origin: Option<Origin>, recorded: Term) -> bool {
+        origin.is_some_and(|origin| origin.is_late(recorded)) && !self.planted.has(Bug::AnyTerm)
     }
 
     fn cluster_applied(&mut self, origin: Option<Origin>, applied: Applied<metadata::cluster::Reply>) {
@@ -63,7 +67,7 @@ impl Meta {
         let then = origin.and_then(|origin| self.asked_cluster.heard(origin));
         self.release(CLUSTER, origin);
         use metadata::cluster::Reply as R;
-        self.cluster_changed |= matches!(reply, R::NodesChanged(_) | R::RingChanged { .. });
+        self.cluster_changed |= matches!(reply, R::NodesChanged(_) | R::RingChanged { .. } | R::FlagEnabled);
         self.decided.extend(cluster::decided(Outcome::Applied { reply, then }));
         self.tell_left_behind(CLUSTER, left_behind);
     }
@@ -79,7 +83,12 @@ impl Meta {
         self.note_topics(group, command, &reply);
         self.release(group, origin);
         if let Some(proposed) = origin.and_then(|origin| self.asked.heard(origin)) {
-            self.answer(group, proposed, command, reply);
+            if origin.is_some_and(|origin| origin.led.is_some()) {
+                // Whoever leads the vnode that has the topic now decides anew.
+                self.decide(proposed.then, reply);
+            } else {
+                self.answer(group, proposed, command, reply);
+            }
         } else if self.ready.1 {
             self.tell_elsewhere(command, reply);
         }

@@ -46,7 +46,7 @@ impl<Then> Asked<Then> {
 
     /// What an entry of this process says of itself.
     pub(crate) fn own(&self, number: u64) -> Origin {
-        Origin { node: self.node, life: self.life, number }
+        Origin { node: self.node, life: self.life, number, led: None }
     }
 
     /// The same without anybody who waits.

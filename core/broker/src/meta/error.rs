@@ -40,6 +40,9 @@ pub enum Error {
     /// The topic moves to another vnode, for longer than anybody waits.
     #[error("the topic moves")]
     Migrating,
+    /// Copies shall lie in more failure domains than there are.
+    #[error("too few failure domains for a new segment")]
+    InsufficientDomains,
     /// It certainly was not and will not be recorded.
     #[error("metadata takes no writes now")]
     Unavailable,
@@ -61,7 +64,7 @@ impl From<Refusal> for Error {
             Refusal::Sealed => Self::Sealed,
             Refusal::TooManyGroups => Self::TooManyGroups,
             Refusal::NotOwner | Refusal::Migrating => Self::Migrating,
-            Refusal::TooManyTopics | Refusal::LaterVersion => Self::Unavailable,
+            Refusal::TooManyTopics | Refusal::LaterVersion | Refusal::StaleTerm => Self::Unavailable,
             Refusal::UnknownCommand
             | Refusal::InvalidCommand
             | Refusal::AlreadyApplied

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use peer::message::{Follow, FollowReply};
-use types::{Instant, NodeId, RaftIndex, VnodeId, limits};
+use types::{Instant, NodeId, RaftIndex, Term, VnodeId, limits};
 
 use crate::event::AskId;
 
@@ -45,7 +45,7 @@ struct Part {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// Entries, one for each index from here on; empty ones carry no command.
-    Entries(RaftIndex, Vec<Bytes>),
+    Entries(RaftIndex, Vec<(Term, Bytes)>),
     /// The state up to and including an index.
     State(RaftIndex, Bytes),
 }
@@ -215,7 +215,7 @@ mod tests {
         let (first, asked) = follows.ask(GROUP, RaftIndex(5), &NODES, AskId(1)).unwrap();
         assert_eq!((first, asked.from, asked.part), (NODES[0], RaftIndex(5), None));
         assert!(follows.due(now).is_empty());
-        let entries = vec![Bytes::from_static(b"x")];
+        let entries = vec![(Term(1), Bytes::from_static(b"x"))];
         let news = follows.answered(AskId(1), Some(FollowReply::Entries(entries.clone())), now);
         assert_eq!(news, Some((GROUP, News::Entries(RaftIndex(5), entries))));
         let (again, _) = follows.ask(GROUP, RaftIndex(6), &NODES, AskId(2)).unwrap();
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(follows.due(now), [GROUP]);
         let (second, _) = follows.ask(GROUP, RaftIndex(5), &NODES, AskId(2)).unwrap();
         assert_eq!(second, NODES[1]);
-        let entries = || Some(FollowReply::Entries(vec![Bytes::from_static(b"x")]));
+        let entries = || Some(FollowReply::Entries(vec![(Term(1), Bytes::from_static(b"x"))]));
         assert_eq!(follows.answered(AskId(1), entries(), now), None);
         assert!(follows.answered(AskId(2), entries(), now).is_some());
     }

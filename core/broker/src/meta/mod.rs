@@ -23,6 +23,7 @@ mod follow;
 mod fresh;
 mod gauges;
 mod home;
+mod led;
 mod origin;
 mod outside;
 mod passed;
@@ -39,10 +40,10 @@ use bytes::Bytes;
 use consensus::{Action as Said, Host};
 use metadata::cluster::Cluster;
 use metadata::vnode::{Command, Vnode};
-use raft::{Group, ProposalId};
+use raft::{Group, ProposalId, Role};
 use storage::disk::Completion;
 use storage::raft_log;
-use types::{FenceToken, Instant, NodeId, RaftIndex, RangeId, SegmentId, TopicId, TopicName, VnodeId};
+use types::{FenceToken, Instant, NodeId, RaftIndex, RangeId, SegmentId, Term, TopicId, TopicName, VnodeId};
 
 use crate::action::{Action, Actions, Notice, Stop};
 use crate::cluster;
@@ -51,6 +52,7 @@ use crate::event::{RequestId, Volume};
 use crate::planted::Planted;
 
 use asked::Asked;
+use origin::Origin;
 use peer::message::{ProposeReply, ReadIndexReply};
 use tables::Tables;
 
@@ -58,6 +60,8 @@ pub(crate) use asked::Fate;
 pub(crate) use confirm::Purpose;
 pub(crate) use decided::{Decided, Registered};
 pub use error::Error;
+#[cfg(feature = "planted")]
+pub use led::Effect;
 
 /// The group of what holds for the whole cluster; no vnode of the ring has this number.
 pub(crate) const CLUSTER: VnodeId = VnodeId(u64::MAX - 2);
@@ -198,6 +202,7 @@ pub(crate) struct Meta {
     fresh: fresh::Fresh,
     confirms: confirm::Confirms,
     planted: Planted,
+    led: led::Effects,
     /// Whether the tables of the cluster, and of all vnodes, were told to be complete.
     ready: (bool, bool),
     decided: Vec<Decided>,
@@ -256,6 +261,7 @@ impl Meta {
             fresh: fresh::Fresh::default(),
             confirms: confirm::Confirms::default(),
             planted: Planted::of(config),
+            led: led::Effects::default(),
             ready: (false, false),
             decided: Vec::new(),
         }
@@ -270,6 +276,12 @@ impl Meta {
     #[cfg(feature = "planted")]
     pub(crate) fn vnode(&self, vnode: VnodeId) -> Option<&Vnode> {
         self.shards.get(&vnode).map(|shard| shard.tables.machine())
+    }
+
+    /// What only leaders of vnodes decide, as it was applied since the last call.
+    #[cfg(feature = "planted")]
+    pub(crate) fn take_led(&mut self) -> Vec<Effect> {
+        self.led.take()
     }
 
     /// Whether a topic lists a segment.
@@ -406,7 +418,7 @@ impl Meta {
             Said::Notice(notice) => out.push(Action::Notice(Notice::RaftLog(notice))),
             Said::Listed => self.listed(),
             Said::Found { group, state, is_blank } => self.found(group, state, is_blank),
-            Said::Apply { group, entry, proposal } => self.apply(group, entry.index, &entry.data, proposal),
+            Said::Apply { group, entry, proposal } => self.apply(group, entry, proposal),
             Said::Restore { group, state, .. } => self.restore(group, state),
             Said::TakeSnapshot { group, order } => match self.save_at(group) {
                 Some((_, state)) => self.host.save(group, &order, &state),
@@ -611,6 +623,18 @@ impl Meta {
     fn propose_until(&mut self, vnode: VnodeId, command: &Command, then: Then, until: Option<Instant>) {
         let origin = self.asked.ask(detour::Proposed { then, until });
         self.submit(vnode, origin.number, origin.entry(&command.encode()));
+    }
+
+    /// Proposes what only the leader of a vnode decides, in the term in which it does.
+    fn propose_led(&mut self, vnode: VnodeId, term: Term, command: &Command, then: Then) {
+        let asked = self.asked.ask(detour::Proposed { then, until: None });
+        let origin = Origin { led: Some(term), ..asked };
+        self.submit(vnode, origin.number, origin.entry(&command.encode()));
+    }
+
+    /// The term in which this node leads a group and may record a proposal.
+    fn led_term(&self, group: VnodeId) -> Option<Term> {
+        self.host.group(group).filter(|group| group.role() == Role::Leader).map(Group::term)
     }
 
     fn propose_cluster(&mut self, command: &metadata::cluster::Command, then: cluster::Then) {

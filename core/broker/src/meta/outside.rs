@@ -11,7 +11,7 @@ use peer::Message;
 use peer::message::{
     Follow, FollowReply, ForwardReply, OfGroup, Propose, ProposeRefusal, ProposeReply, ReadIndexReply,
 };
-use raft::{ProposalId, ReadId, Role};
+use raft::{Entry, ProposalId, ReadId, Role};
 use types::{Instant, NodeId, RaftIndex, VnodeId, limits};
 
 use super::follow::{self, News};
@@ -248,8 +248,8 @@ impl Meta {
         match news.filter(|(group, _)| self.is_followed(*group) && !self.is_gone(*group)) {
             Some((group, News::Entries(first, entries))) => {
                 let gap = usize::from(entries.len() > 1 && self.planted.has(Bug::FollowPastGap));
-                for (index, entry) in (first.0..).zip(entries).skip(gap) {
-                    self.apply_followed(group, RaftIndex(index), &entry);
+                for (index, (term, data)) in (first.0..).zip(entries).skip(gap) {
+                    self.apply_followed(group, Entry { index: RaftIndex(index), term, data });
                 }
             }
             Some((group, News::State(index, state))) => self.restore_followed(group, index, state),
@@ -340,7 +340,7 @@ impl Meta {
 
     /// Whether this node leads a group and may record a proposal.
     pub(crate) fn leads(&self, group: VnodeId) -> bool {
-        self.host.group(group).is_some_and(|group| group.role() == Role::Leader)
+        self.led_term(group).is_some()
     }
 
     /// Who leads a group, as far as is known here.

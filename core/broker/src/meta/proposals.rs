@@ -12,6 +12,7 @@ use super::{Decided, Error, Registered, Then, VNODE};
 use crate::cluster;
 use crate::event::RequestId;
 use crate::node::Core;
+use crate::planted::Bug;
 
 /// A change of members is looked for in the group, by whoever wants it.
 const NOBODY_WAITS: raft::ProposalId = raft::ProposalId((1 << 63) - 1);
@@ -75,6 +76,16 @@ impl Core {
         self.meta.settle(&mut self.out);
     }
 
+    /// Proposes to a vnode as its leader in a term that may be over.
+    #[cfg(any(test, feature = "planted"))]
+    pub(crate) fn propose_as(&mut self, vnode: VnodeId, led: types::Term, command: &[u8]) {
+        // Of the other group's number, so that whatever is said of it here is said to nobody.
+        let asked = self.meta.asked_cluster.ask(cluster::Then::Forget);
+        let origin = super::Origin { led: Some(led), ..asked };
+        self.meta.submit(vnode, origin.number, origin.entry(command));
+        self.meta.settle(&mut self.out);
+    }
+
     fn propose_to(&mut self, vnode: VnodeId, command: &Command, then: Then) {
         self.meta.propose(vnode, command, then);
         self.meta.settle(&mut self.out);
@@ -88,6 +99,17 @@ impl Core {
             let vnode = self.meta.home(topic).unwrap_or(VNODE);
             self.propose_to(vnode, command, then);
         }
+    }
+
+    /// Proposes what only the leader of the topic's vnode decides; nobody does when this node is not that any more.
+    fn propose_led(&mut self, topic: TopicId, command: &Command, then: Then) {
+        let led = self.meta.home(topic).and_then(|vnode| Some((vnode, self.meta.led_term(vnode)?)));
+        match led {
+            Some((vnode, term)) => self.meta.propose_led(vnode, term, command, then),
+            None if self.config.has_bug(Bug::ActUnled) => self.propose(topic, command, then),
+            None => self.meta.fail(then, Error::Unavailable),
+        }
+        self.meta.settle(&mut self.out);
     }
 
     /// Proposes what no request leads to yet.
@@ -160,10 +182,14 @@ impl Core {
             segment: SegmentId { range: id, seq: range.next_segment_seq },
             base: range.sealed_end,
         };
+        let Ok(replicas) = self.replicas_for(registered.segment) else {
+            let result = Err(Error::InsufficientDomains);
+            return self.meta.decided.push(Decided::Registered { range: id, result });
+        };
         let command = Command::RegisterSegment(RegisterSegment {
             segment: registered.segment,
             start: registered.base,
-            replicas: self.replicas_for(registered.segment),
+            replicas,
             opened_at: self.wall,
         });
         self.propose(id.topic, &command, Then::Register { range: id, registered });
@@ -176,13 +202,13 @@ impl Core {
     /// Records the end of a segment that its primary could not end.
     pub(crate) fn end_segment(&mut self, seal: SealSegment) {
         let segment = seal.segment;
-        self.propose(segment.range.topic, &Command::SealSegment(seal), Then::End { segment });
+        self.propose_led(segment.range.topic, &Command::SealSegment(seal), Then::End { segment });
     }
 
     /// Records who holds an ended segment.
     pub(crate) fn set_replicas(&mut self, set: SetSegmentReplicas) {
         let segment = set.segment;
-        self.propose(segment.range.topic, &Command::SetSegmentReplicas(set), Then::Replicas { segment });
+        self.propose_led(segment.range.topic, &Command::SetSegmentReplicas(set), Then::Replicas { segment });
     }
 
     /// Forgets a segment that holds nothing.
@@ -192,7 +218,7 @@ impl Core {
 
     /// Forgets a sealed segment, the oldest of its range.
     pub(crate) fn expire_segment(&mut self, segment: SegmentId) {
-        self.propose(segment.range.topic, &Command::DeleteSegment { segment }, Then::Expire { segment });
+        self.propose_led(segment.range.topic, &Command::DeleteSegment { segment }, Then::Expire { segment });
     }
 
     pub(crate) fn commit_positions(

@@ -21,8 +21,9 @@ pub(crate) trait Machine: Clone + Debug + Default {
     /// Index of the last entry applied; 0 before the first.
     fn applied(&self) -> RaftIndex;
 
-    /// Applies the entry at `index`.
-    fn apply(&mut self, index: RaftIndex, entry: &Bytes) -> Self::Reply;
+    /// Applies the entry at `index`; `None` is one whose proposer led in an earlier term than the entry's, and did not
+    /// any more.
+    fn apply(&mut self, index: RaftIndex, entry: Option<&Bytes>) -> Self::Reply;
 
     /// The version the group runs at when this build does not have it, so that entries are not applied.
     fn beyond_build(&self) -> Option<Version>;
@@ -41,8 +42,11 @@ impl Machine for Vnode {
         Vnode::applied(self)
     }
 
-    fn apply(&mut self, index: RaftIndex, entry: &Bytes) -> vnode::Reply {
-        Vnode::apply(self, index, entry)
+    fn apply(&mut self, index: RaftIndex, entry: Option<&Bytes>) -> vnode::Reply {
+        match entry {
+            Some(entry) => Vnode::apply(self, index, entry),
+            None => self.refuse_late(index),
+        }
     }
 
     fn beyond_build(&self) -> Option<Version> {
@@ -69,8 +73,9 @@ impl Machine for Cluster {
         Cluster::applied(self)
     }
 
-    fn apply(&mut self, index: RaftIndex, entry: &Bytes) -> cluster::Reply {
-        Cluster::apply(self, index, entry)
+    fn apply(&mut self, index: RaftIndex, entry: Option<&Bytes>) -> cluster::Reply {
+        // Nothing is proposed to it as its leader: empty bytes are no command.
+        Cluster::apply(self, index, entry.unwrap_or(&Bytes::new()))
     }
 
     fn beyond_build(&self) -> Option<Version> {
@@ -131,6 +136,12 @@ impl<M: Machine> Tables<M> {
         &self.machine
     }
 
+    /// The tables of this node's replica.
+    #[cfg(feature = "planted")]
+    pub(crate) fn replica(&self) -> &M {
+        self.catching_up.as_ref().unwrap_or(&self.machine)
+    }
+
     /// The replica of this node begins, or goes on, with this state.
     pub(crate) fn restore(&mut self, state: Option<Bytes>) -> Result<(), Unusable> {
         let machine = state.map_or_else(|| Ok(M::default()), M::decode_snapshot)?;
@@ -149,14 +160,18 @@ impl<M: Machine> Tables<M> {
     }
 
     /// The replica of this node applies an entry.
-    pub(crate) fn apply(&mut self, index: RaftIndex, command: &Bytes) -> Applied<M::Reply> {
+    pub(crate) fn apply(&mut self, index: RaftIndex, command: Option<&Bytes>) -> Applied<M::Reply> {
         let applied = apply(self.catching_up.as_mut().unwrap_or(&mut self.machine), index, command);
         self.catch_up();
         applied
     }
 
     /// Another node's replica has applied an entry; `None` when these tables have, too.
-    pub(crate) fn apply_followed(&mut self, index: RaftIndex, command: &Bytes) -> Option<Applied<M::Reply>> {
+    pub(crate) fn apply_followed(
+        &mut self,
+        index: RaftIndex,
+        command: Option<&Bytes>,
+    ) -> Option<Applied<M::Reply>> {
         (index > self.machine.applied()).then(|| apply(&mut self.machine, index, command))
     }
 
@@ -197,7 +212,7 @@ impl<M: Machine> Tables<M> {
     }
 }
 
-fn apply<M: Machine>(machine: &mut M, index: RaftIndex, command: &Bytes) -> Applied<M::Reply> {
+fn apply<M: Machine>(machine: &mut M, index: RaftIndex, command: Option<&Bytes>) -> Applied<M::Reply> {
     let followed = machine.beyond_build().is_none();
     let reply = machine.apply(index, command);
     Applied { reply, left_behind: machine.beyond_build().filter(|_| followed) }

@@ -3,10 +3,12 @@
 mod apart;
 mod explain;
 mod healing;
+mod led;
 mod lost;
 mod members;
 mod operator;
 mod positions;
+mod placement;
 mod records;
 mod replicas;
 mod ring;

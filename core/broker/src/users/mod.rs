@@ -117,6 +117,7 @@ impl Node {
                 // It is tried again when somebody looks the next time.
                 Then::Forget => {}
                 Then::ChangeNode(changing) => self.node_changed(*changing, result),
+                Then::Flag(id) => self.flag_enabled(id, result),
                 Then::Control(step) => self.control_decided(step, result),
             },
         }
@@ -269,6 +270,8 @@ pub(crate) fn reason(refusal: Refusal) -> Reason {
         Refusal::LaterVersion => Reason::Unavailable,
         Refusal::UnknownCommand => Reason::UpgradePending,
         Refusal::InvalidPolicy => Reason::InvalidPolicy,
+        Refusal::InvalidFlag => Reason::InvalidFlag,
+        Refusal::FlagUnsupported | Refusal::CapabilitiesChanged => Reason::FlagUnsupported,
         Refusal::NoSuchPolicy => Reason::NoSuchPolicy,
         Refusal::InvalidCommand | Refusal::AlreadyApplied | Refusal::InvalidAddress => Reason::InternalError,
         Refusal::NodeRemoved | Refusal::NoSuchNode => Reason::NoSuchNode,
@@ -293,9 +296,6 @@ pub(crate) fn reason(refusal: Refusal) -> Reason {
         | Refusal::LastVnode
         | Refusal::TooManyVnodes
         | Refusal::InvalidReplicaSet
-        | Refusal::InvalidFlag
-        | Refusal::FlagUnsupported
-        | Refusal::CapabilitiesChanged
         | Refusal::TooManyFlags => Reason::InternalError,
     }
 }

@@ -458,11 +458,16 @@ impl Host {
         self.groups().map(|(group, _)| group).collect()
     }
 
-    /// Commands that this node's replica of a group has applied, one for each index from `from` on, up to so many bytes
-    /// or one entry; an empty one stands for an entry without a command. `None` when the replica does not take part
-    /// or a snapshot covers `from`.
+    /// Commands that this node's replica of a group has applied, each with the term of its entry, one for each index
+    /// from `from` on, up to so many bytes or one entry; an empty one stands for an entry without a command. `None`
+    /// when the replica does not take part or a snapshot covers `from`.
     #[must_use]
-    pub fn applied_entries(&self, group: VnodeId, from: RaftIndex, bytes_max: usize) -> Option<Vec<Bytes>> {
+    pub fn applied_entries(
+        &self,
+        group: VnodeId,
+        from: RaftIndex,
+        bytes_max: usize,
+    ) -> Option<Vec<(Term, Bytes)>> {
         let end = self.group(group)?.applied().next().min(RaftIndex(from.0.saturating_add(READ_ENTRIES_MAX)));
         let (mut entries, mut bytes) = (Vec::new(), 0);
         for entry in self.log.entries(group, from, end)? {
@@ -470,7 +475,7 @@ impl Host {
             if bytes > bytes_max && !entries.is_empty() {
                 break;
             }
-            entries.push(raft::command_of(&entry.data).unwrap_or_default());
+            entries.push((entry.term, raft::command_of(&entry.data).unwrap_or_default()));
         }
         Some(entries)
     }

@@ -124,6 +124,20 @@ impl Vnode {
         command.and_then(|command| self.run(command)).unwrap_or_else(Reply::Refused)
     }
 
+    /// Passes over the entry at `index`: what it says was decided by whoever led the group in an earlier term than the
+    /// entry's. A coordinator's effects are applied only while it leads (C-13). Changes nothing but the applied index.
+    pub fn refuse_late(&mut self, index: RaftIndex) -> Reply {
+        let refusal = match (self.beyond, index <= self.applied) {
+            (Some(_), _) => Refusal::LaterVersion,
+            (None, true) => Refusal::AlreadyApplied,
+            (None, false) => {
+                self.applied = index;
+                Refusal::StaleTerm
+            }
+        };
+        Reply::Refused(refusal)
+    }
+
     fn decode(&self, entry: &Bytes) -> Result<Command, Refusal> {
         let envelope = Envelope::decode(entry).map_err(|_| Refusal::UnknownCommand)?;
         if envelope.version > self.version {

@@ -124,6 +124,9 @@ pub enum Refusal {
     /// A later ring gave the vnode its arc, or it has another one than the step was worked out from.
     #[error("stale_ring")]
     StaleRing,
+    /// Whoever decided it led the vnode's group in an earlier term than that of the entry.
+    #[error("stale_term")]
+    StaleTerm,
     /// A later holder of the cluster's lease has acted here.
     #[error("stale_fence")]
     StaleFence,

@@ -10,7 +10,7 @@
 //! propose          = vnode:u64 fence:opt<u64> command:blob
 //! read_index       = vnode:u64
 //! forward_reply    = 0 answer:blob | 1 hint:opt<u128> | 2
-//! follow_reply     = 0 list<blob> | 1 index:u64 total:u64 offset:u64 bytes:blob | 2 hint:opt<u128> | 3
+//! follow_reply     = 0 list<term:u64 blob> | 1 index:u64 total:u64 offset:u64 bytes:blob | 2 hint:opt<u128> | 3
 //! propose_reply    = 0 index:u64 reply:blob | 1 hint:opt<u128> | 2 | 3 refusal:u8
 //! read_index_reply = 0 index:u64 | 1 hint:opt<u128> | 2
 //! ```
@@ -245,9 +245,9 @@ fn part(reader: &mut Reader) -> Result<FollowReply, Error> {
     Ok(FollowReply::Part { index, total, offset, bytes })
 }
 
-fn entries(reader: &mut Reader) -> Result<Vec<Bytes>, Error> {
-    let count = counted(reader, 4, limits::PEER_BATCH_MESSAGES_MAX)?;
-    (0..count).map(|_| reader.blob()).collect()
+fn entries(reader: &mut Reader) -> Result<Vec<(Term, Bytes)>, Error> {
+    let count = counted(reader, 8 + 4, limits::PEER_BATCH_MESSAGES_MAX)?;
+    (0..count).map(|_| Ok((Term(reader.u64()?), reader.blob()?))).collect()
 }
 
 fn propose(reader: &mut Reader) -> Result<Propose, Error> {
@@ -276,7 +276,10 @@ fn encode_follow_reply(reply: &FollowReply, out: &mut Rope) {
         FollowReply::Entries(entries) => {
             out.fields().put_u8(0);
             out.fields().put_count(entries.len());
-            entries.iter().for_each(|entry| put_slice(out, entry));
+            for (term, entry) in entries {
+                out.fields().put_u64(term.0);
+                put_slice(out, entry);
+            }
         }
         FollowReply::Part { index, total, offset, bytes } => {
             let fields = out.fields();

@@ -154,8 +154,9 @@ pub struct Follow {
 /// What a vnode applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowReply {
-    /// From the index asked for, contiguous; none when nothing was new for as long as the follower would wait.
-    Entries(Vec<Bytes>),
+    /// From the index asked for, contiguous, each with the term of the leader that appended it; none when nothing was
+    /// new for as long as the follower would wait.
+    Entries(Vec<(Term, Bytes)>),
     /// Those are gone: a part of the state that stands in for them. Parts come in order and without gaps.
     Part {
         /// Last entry in the state.

@@ -6,7 +6,7 @@
 //! append       = range count:u32 crc:u32 records:blob stamp:opt<stamp>
 //! stamp        = producer:u64 epoch:u32 first:u32 settled:u32 born:u64
 //! append_reply = 0 count:u32 | 1 refusal | 2 doubt:u8
-//! refusal      = 0 hint:opt<u128> | 1 | 2 | 3 | 4 | 5 | 6 | 7
+//! refusal      = 0 hint:opt<u128> | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8
 //! watch        = segment known:u64 wait_ms:u32
 //! watch_reply  = 0 end:u64 | 1 | 2 hint:opt<u128> | 3
 //! range        = topic:u128 seq:u64
@@ -71,6 +71,8 @@ pub enum Refusal {
     Forgotten,
     /// Its producer has begun a later life.
     Fenced,
+    /// Copies of a segment shall lie in more failure domains than there are.
+    InsufficientDomains,
 }
 
 /// Why nobody knows.
@@ -182,6 +184,7 @@ impl AppendReply {
                     Refusal::Unavailable => fields.put_u8(5),
                     Refusal::Forgotten => fields.put_u8(6),
                     Refusal::Fenced => fields.put_u8(7),
+                    Refusal::InsufficientDomains => fields.put_u8(8),
                 }
             }
             Self::Unknown(doubt) => {
@@ -206,6 +209,7 @@ impl AppendReply {
                 5 => Refusal::Unavailable,
                 6 => Refusal::Forgotten,
                 7 => Refusal::Fenced,
+                8 => Refusal::InsufficientDomains,
                 _ => return Err(Bad::Invalid("a refusal")),
             }),
             2 => Self::Unknown(match reader.u8()? {

@@ -287,6 +287,20 @@ pub enum Request {
         /// Only say what it takes.
         dry_run: bool,
     },
+    /// Brings the members of vnodes to where they would be placed now.
+    Rebalance {
+        /// Only say what it takes.
+        dry_run: bool,
+    },
+    /// Lists the switches of the cluster.
+    ListFlags,
+    /// Puts a switch of the cluster on, for good.
+    EnableFlag {
+        /// Its name.
+        flag: Str,
+        /// Only say whether it would be.
+        dry_run: bool,
+    },
     /// Lists a topic's segments in the order of their ranges and numbers, with their copies.
     ListSegments {
         /// The topic.
@@ -384,6 +398,9 @@ impl Request {
             Self::ChangeNode { .. } => ApiKey::ChangeNode,
             Self::DescribeRing { .. } => ApiKey::DescribeRing,
             Self::Reshard { .. } => ApiKey::Reshard,
+            Self::Rebalance { .. } => ApiKey::Rebalance,
+            Self::ListFlags => ApiKey::ListFlags,
+            Self::EnableFlag { .. } => ApiKey::EnableFlag,
             Self::ListSegments { .. } => ApiKey::ListSegments,
             Self::Explain(_) => ApiKey::Explain,
             Self::NewProducer { .. } => ApiKey::NewProducer,
@@ -454,6 +471,9 @@ impl Request {
             }
             ApiKey::DescribeRing => Self::DescribeRing { from_token: r.u32()?, max: r.u32()? },
             ApiKey::Reshard => Self::Reshard { to: r.u32()?, dry_run: r.bool()? },
+            ApiKey::Rebalance => Self::Rebalance { dry_run: r.bool()? },
+            ApiKey::ListFlags => Self::ListFlags,
+            ApiKey::EnableFlag => Self::EnableFlag { flag: r.opt_blob()?, dry_run: r.bool()? },
             ApiKey::ListSegments => Self::ListSegments {
                 topic: r.opt_blob()?,
                 from_range: r.u64()?,
@@ -565,6 +585,12 @@ impl Request {
             }
             Self::Reshard { to, dry_run } => {
                 out.put_u32(*to);
+                out.put_bool(*dry_run);
+            }
+            Self::Rebalance { dry_run } => out.put_bool(*dry_run),
+            Self::ListFlags => {}
+            Self::EnableFlag { flag, dry_run } => {
+                put_strings(out, [flag]);
                 out.put_bool(*dry_run);
             }
             Self::ListSegments { topic, from_range, from_segment, max, depth } => {

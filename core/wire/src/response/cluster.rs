@@ -245,7 +245,7 @@ impl NodeState {
     }
 }
 
-fn list<T>(
+pub(super) fn list<T>(
     reader: &mut Reader,
     item_bytes_min: usize,
     item: impl Fn(&mut Reader) -> Result<T, Error>,

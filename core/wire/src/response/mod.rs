@@ -13,6 +13,7 @@ mod groups;
 mod hello;
 mod inspect;
 mod page;
+mod placement;
 mod topics;
 mod users;
 
@@ -28,6 +29,7 @@ pub use groups::{GroupInfo, GroupNames, MemberInfo};
 pub use hello::Hello;
 pub use inspect::{CopyHealth, CopyInfo, Explanation, SegmentInfo, SegmentPage, Verdict};
 pub use page::Page;
+pub use placement::{Flag, FlagEnabled, Flags, Rebalancing, VnodeMove};
 pub use topics::{RangeInfo, RangeState, TopicInfo, TopicState, TopicSummaries, TopicSummary};
 pub use users::{Grant, User, UserPage, UserV2};
 
@@ -104,6 +106,12 @@ pub enum Payload {
     Ring(RingPage),
     /// What another number of vnodes takes.
     Resharding(Resharding),
+    /// What bringing the members of vnodes to their places takes.
+    Rebalancing(Rebalancing),
+    /// Switches of the cluster.
+    Flags(Flags),
+    /// What came of putting one on.
+    FlagEnabled(FlagEnabled),
     /// Some segments and their copies.
     Segments(SegmentPage),
     /// Why something does or does not move.
@@ -204,6 +212,9 @@ fn decode_payload(api_key: ApiKey, payload: Bytes) -> Result<Payload, Error> {
         ApiKey::ChangeNode => Payload::NodeChanged(NodeChanged::decode(r)?),
         ApiKey::DescribeRing => Payload::Ring(RingPage::decode(r)?),
         ApiKey::Reshard => Payload::Resharding(Resharding::decode(r)?),
+        ApiKey::Rebalance => Payload::Rebalancing(Rebalancing::decode(r)?),
+        ApiKey::ListFlags => Payload::Flags(Flags::decode(r)?),
+        ApiKey::EnableFlag => Payload::FlagEnabled(FlagEnabled::decode(r)?),
         ApiKey::ListSegments => Payload::Segments(SegmentPage::decode(r)?),
         ApiKey::Explain => Payload::Explanation(Box::new(Explanation::decode(r)?)),
         ApiKey::StreamAck => return Err(Error::Invalid("a success of an operation that has none")),
@@ -255,6 +266,9 @@ fn encode_payload(payload: &Payload, fields: &mut BytesMut) {
         Payload::NodeChanged(changed) => changed.encode(fields),
         Payload::Ring(page) => page.encode(fields),
         Payload::Resharding(resharding) => resharding.encode(fields),
+        Payload::Rebalancing(rebalancing) => rebalancing.encode(fields),
+        Payload::Flags(flags) => flags.encode(fields),
+        Payload::FlagEnabled(enabled) => enabled.encode(fields),
         Payload::Segments(page) => page.encode(fields),
         Payload::Explanation(explanation) => explanation.encode(fields),
         Payload::Users(users) => users::encode(users, fields),

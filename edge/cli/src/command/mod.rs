@@ -7,12 +7,14 @@ mod completions;
 mod config;
 mod consume;
 mod explain;
+mod flag;
 mod group;
 mod loadtest;
 mod output;
 mod policy;
 mod produce;
 mod range;
+mod rebalance;
 mod reshard;
 mod ring;
 mod segment;
@@ -69,6 +71,11 @@ pub(crate) enum Command {
     Ring(ring::Args),
     /// Give the metadata another number of shards
     Reshard(reshard::Args),
+    /// Bring the shards of the metadata to the nodes that should have them now
+    Rebalance(rebalance::Args),
+    /// Look at the switches of the cluster, and put one on
+    #[command(subcommand)]
+    Flag(flag::Command),
     /// Put load on a broker, and check that what it acknowledged is there
     Loadtest(Box<loadtest::Args>),
     /// Check and show a broker's settings
@@ -99,6 +106,8 @@ impl Command {
             Self::Cluster(command) => client_command(cluster::run(command)),
             Self::Ring(args) => client_command(ring::run(args)),
             Self::Reshard(args) => client_command(reshard::run(args)),
+            Self::Rebalance(args) => client_command(rebalance::run(args)),
+            Self::Flag(command) => client_command(flag::run(command)),
             Self::Loadtest(args) => client_command(loadtest::run(*args)),
             #[cfg(feature = "server")]
             Self::Config(command) => finish(config::run(command)),

@@ -1,8 +1,9 @@
 //! The cluster for administrators: its nodes, its ring, and changes of both.
 
+use bytes::Bytes;
 use types::NodeId;
 use wire::request::NodeChange;
-use wire::response::{ClusterStatus, NodeChanged, Resharding, RingPage};
+use wire::response::{ClusterStatus, FlagEnabled, Flags, NodeChanged, Rebalancing, Resharding, RingPage};
 use wire::{Payload, Request};
 
 use super::Client;
@@ -81,5 +82,29 @@ impl Client {
             return Err(mismatch());
         };
         Ok(resharding)
+    }
+
+    /// Brings the members of vnodes to where they would be placed now, which goes on after this returns; with `dry_run`
+    /// only says what it takes. Refused by a node that does not lead the cluster group.
+    pub async fn rebalance(&self, dry_run: bool) -> Result<Rebalancing, Error> {
+        let Payload::Rebalancing(rebalancing) = self.call(Request::Rebalance { dry_run }).await? else {
+            return Err(mismatch());
+        };
+        Ok(rebalancing)
+    }
+
+    /// The switches of the cluster that the node can honour or that are on.
+    pub async fn list_flags(&self) -> Result<Flags, Error> {
+        let Payload::Flags(flags) = self.call(Request::ListFlags).await? else { return Err(mismatch()) };
+        Ok(flags)
+    }
+
+    /// Puts a switch of the cluster on, for good; with `dry_run` only says whether it would be.
+    pub async fn enable_flag(&self, flag: &str, dry_run: bool) -> Result<FlagEnabled, Error> {
+        let flag = Some(Bytes::copy_from_slice(flag.as_bytes()));
+        let Payload::FlagEnabled(enabled) = self.call(Request::EnableFlag { flag, dry_run }).await? else {
+            return Err(mismatch());
+        };
+        Ok(enabled)
     }
 }

@@ -2,8 +2,8 @@
 
 use wire::request::NodeChange;
 use wire::response::{
-    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeHealth, NodeState, Resharding, RingPage,
-    RingStep, VnodeInfo,
+    ClusterNode, ClusterStatus, GroupMember, NodeChanged, NodeHealth, NodeState, Rebalancing, Resharding,
+    RingPage, RingStep, VnodeInfo, VnodeMove,
 };
 use wire::{Payload, Reason, Request, Response};
 
@@ -21,6 +21,8 @@ pub struct Cluster {
     pub version: u64,
     /// Pages of the ring that are told under a version of their own.
     pub restless: usize,
+    /// Members of vnodes that are to move.
+    pub moves: Vec<VnodeMove>,
     /// Who changes the ring; the first node when there is none.
     pub leader: Option<NodeId>,
 }
@@ -134,6 +136,18 @@ fn answer(request: Request, cluster: &mut Cluster) -> Result<Payload, Reason> {
             let step_count = to - from;
             let steps = if step_count > 0 { vec![step] } else { Vec::new() };
             Ok(Payload::Resharding(Resharding { from, to, step_count, steps, refusal: None }))
+        }
+        Request::Rebalance { dry_run } => {
+            if cluster.leader.is_some_and(|leader| leader != cluster.nodes[0].node) {
+                return Err(Reason::NotLeaseHolder);
+            }
+            let move_count = cluster.moves.len() as u32;
+            let moves = cluster.moves.clone();
+            // One each time somebody asks.
+            if !dry_run && !cluster.moves.is_empty() {
+                cluster.moves.remove(0);
+            }
+            Ok(Payload::Rebalancing(Rebalancing { move_count, moves, refusal: None }))
         }
         _ => unreachable!("it is served elsewhere"),
     }

@@ -316,11 +316,14 @@ fn handle(request: Request, state: &mut State) -> Response {
         | Request::Subscribe(_)
         | Request::StreamAck(_)
         | Request::ListSegments { .. }
-        | Request::Explain(_) => Response::Error(Reason::UnknownApiKey),
+        | Request::Explain(_)
+        | Request::ListFlags
+        | Request::EnableFlag { .. } => Response::Error(Reason::UnknownApiKey),
         Request::ClusterStatus { .. }
         | Request::ChangeNode { .. }
         | Request::DescribeRing { .. }
-        | Request::Reshard { .. } => cluster::handle(request, &mut state.cluster),
+        | Request::Reshard { .. }
+        | Request::Rebalance { .. } => cluster::handle(request, &mut state.cluster),
         administrative => admin::handle(administrative, state),
     }
 }

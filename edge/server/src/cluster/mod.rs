@@ -254,6 +254,7 @@ pub(crate) fn own_words(config: &Config, opened: &Opened) -> broker::Own {
         peer: Arc::clone(&cluster.peer),
         client: Some(Arc::clone(&cluster.client)),
         attributes: cluster.attributes.clone(),
+        flags: broker::FLAGS.iter().map(|flag| Arc::from(*flag)).collect(),
         incarnation: opened.life.first,
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use broker::{MinDomains, Placement, Policy, Rebalance, Timing};
 use types::limits;
 
 use super::Values;
@@ -43,6 +44,12 @@ pub(crate) struct Cluster {
     pub(crate) replace_after: Duration,
     /// What it says about where and what it is.
     pub(crate) attributes: BTreeMap<Arc<str>, Arc<str>>,
+    /// What placing members and copies respects.
+    pub(crate) placement: Placement,
+    /// How long the lease of the cluster lasts, and how it is kept.
+    pub(crate) lease: Timing,
+    /// When vnodes move by themselves to where they should be; `None` never.
+    pub(crate) rebalance: Option<Rebalance>,
 }
 
 /// What a first start does.
@@ -130,6 +137,9 @@ pub(super) fn cluster(values: &mut Values, peer: &Peer, client_port: u16) -> Clu
         vnode_replicas: values.count("LOG_VNODE_REPLICATION_FACTOR").min(limits::RAFT_MEMBERS_MAX),
         replace_after: values.millis("LOG_REPLACE_AFTER_MS"),
         attributes: attributes(values),
+        placement: placement(values),
+        lease: lease(values),
+        rebalance: rebalance(values),
     }
 }
 
@@ -168,6 +178,38 @@ fn vnodes(values: &mut Values) -> u32 {
         values.refuse("LOG_VNODES", &format!("is above {}", limits::VNODES_MAX));
     }
     u32::try_from(vnodes).unwrap_or(1)
+}
+
+/// What placing respects. A policy that is not `hard` is `soft`.
+fn placement(values: &Values) -> Placement {
+    let boxed = |text: &str| Box::<str>::from(text.trim());
+    let pairs = values.list("LOG_TOPOLOGY").iter().filter_map(|item| item.split_once('='));
+    let topology = pairs.map(|(node, value)| (boxed(node), boxed(value))).collect();
+    let count = |name: &str| values.bound(name).map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let policy = match values.text("LOG_PLACEMENT_POLICY") {
+        Some("hard") => Policy::Hard,
+        Some(_) | None => Policy::Soft,
+    };
+    Placement {
+        spread_by: text(values, "LOG_SPREAD_BY").map(Box::from),
+        min_domains: count("LOG_MIN_DOMAINS").map(|count| MinDomains { count, policy }),
+        topology,
+        max_skew: count("LOG_MAX_SKEW"),
+    }
+}
+
+/// Three times in order; a list that is not was refused with what would be.
+fn lease(values: &Values) -> Timing {
+    let [duration, deadline, retry] =
+        ["LEASE_DURATION_MS", "LEASE_RENEW_DEADLINE_MS", "LEASE_RETRY_PERIOD_MS"]
+            .map(|name| values.millis(name));
+    Timing::new(duration, deadline, retry).unwrap_or_default()
+}
+
+fn rebalance(values: &Values) -> Option<Rebalance> {
+    let stabilization = u32::try_from(values.number("AUTO_REBALANCE_STABILIZATION")).unwrap_or(u32::MAX);
+    let every = values.millis("AUTO_REBALANCE_INTERVAL_MS");
+    values.flag("AUTO_REBALANCE").then_some(Rebalance { every, stabilization })
 }
 
 /// Items without `=` say nothing, as they always have.
@@ -273,6 +315,46 @@ mod tests {
         for bad in ["", "@h", "a@", "a@::1", "a@h:0", "a@h:x", "a b@h", "a@h:99999"] {
             assert_eq!(Seed::parse(bad, 7), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn how_things_are_placed_is_set_in_parts_that_combine() {
+        let placement = |pairs: &[(&str, &str)]| load(pairs).unwrap().placement;
+        assert_eq!(placement(&[]), Placement::default());
+        let all = placement(&[
+            ("LOG_SPREAD_BY", " rack "),
+            ("LOG_MIN_DOMAINS", "2"),
+            ("LOG_PLACEMENT_POLICY", "hard"),
+            ("LOG_TOPOLOGY", "a@h1 = r1, odd, b@h2=r=2"),
+            ("LOG_MAX_SKEW", "3"),
+        ]);
+        let topology = [("a@h1", "r1"), ("b@h2", "r=2")].map(|(node, value)| (node.into(), value.into()));
+        assert_eq!(
+            all,
+            Placement {
+                spread_by: Some("rack".into()),
+                min_domains: Some(MinDomains { count: 2, policy: Policy::Hard }),
+                topology: topology.into(),
+                max_skew: Some(3),
+            }
+        );
+        let soft = placement(&[("LOG_MIN_DOMAINS", "2"), ("LOG_PLACEMENT_POLICY", "harder")]);
+        assert_eq!(soft.min_domains, Some(MinDomains { count: 2, policy: Policy::Soft }));
+    }
+
+    #[test]
+    fn vnodes_move_by_themselves_only_where_that_is_said() {
+        let rebalance = |pairs: &[(&str, &str)]| load(pairs).unwrap().rebalance;
+        assert_eq!(rebalance(&[]), None);
+        let every = Duration::from_secs(30);
+        let on = ("AUTO_REBALANCE", "true");
+        assert_eq!(rebalance(&[on]), Some(Rebalance { every, stabilization: 3 }));
+        let set = [on, ("AUTO_REBALANCE_INTERVAL_MS", "500"), ("AUTO_REBALANCE_STABILIZATION", "2")];
+        let every = Duration::from_millis(500);
+        assert_eq!(rebalance(&set), Some(Rebalance { every, stabilization: 2 }));
+        let lease =
+            load(&[("LEASE_DURATION_MS", "9000"), ("LEASE_RENEW_DEADLINE_MS", "6000")]).unwrap().lease;
+        assert_eq!(lease.duration(), Duration::from_secs(9));
     }
 
     #[test]

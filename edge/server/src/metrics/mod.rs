@@ -294,6 +294,9 @@ impl Metrics {
             | Reply::NodeChanged(_)
             | Reply::Ring(_)
             | Reply::Resharding(_)
+            | Reply::Rebalancing(_)
+            | Reply::Flags(_)
+            | Reply::FlagEnabled(_)
             | Reply::Segments(_)
             | Reply::Explained(_)
             | Reply::Failed(_) => {}

@@ -317,6 +317,21 @@ fn an_entry_is_applied_once() {
 }
 
 #[test]
+fn what_a_leader_of_an_earlier_term_decided_is_passed_over() {
+    let mut vnode = vnode();
+    let mut before = vnode.clone();
+    for (index, refusal) in [(vnode.applied(), Refusal::AlreadyApplied), (RaftIndex(50), Refusal::StaleTerm)]
+    {
+        assert_eq!(vnode.refuse_late(index), Reply::Refused(refusal));
+    }
+    before.applied = RaftIndex(50);
+    assert_eq!(vnode, before);
+    vnode.beyond = Some(crate::machine::Version(99));
+    assert_eq!(vnode.refuse_late(RaftIndex(51)), Reply::Refused(Refusal::LaterVersion));
+    assert_eq!(vnode.applied(), RaftIndex(50));
+}
+
+#[test]
 fn a_command_above_the_effective_version_is_gated() {
     let mut vnode = Vnode::new(crate::machine::Version(0));
     refused(&mut vnode, &create("orders", TOPIC, 4), Refusal::UnknownCommand);

@@ -97,6 +97,9 @@ fn of_message(request: wire::Request, frame_bytes_max: usize) -> Result<Ask, Rea
         }
         R::DescribeRing { from_token, max } => Ok(of_cluster(OfCluster::Ring { from_token, max })),
         R::Reshard { to, dry_run } => Ok(of_cluster(OfCluster::Reshard { to, dry_run })),
+        R::Rebalance { dry_run } => Ok(of_cluster(OfCluster::Rebalance { dry_run })),
+        R::ListFlags => Ok(of_cluster(OfCluster::ListFlags)),
+        R::EnableFlag { flag, dry_run } => Ok(of_cluster(OfCluster::EnableFlag { flag, dry_run })),
         R::ListSegments { topic, from_range, from_segment, max, depth } => {
             Ok(of_cluster(OfCluster::Segments { topic, from: (from_range, from_segment), max, depth }))
         }
@@ -142,7 +145,8 @@ fn hello(frame_bytes_max: usize) -> Hello {
             | features::CLUSTER_ADMIN
             | features::EXPLAIN
             | features::POLICIES
-            | features::ONCE,
+            | features::ONCE
+            | features::PLACEMENT,
         frame_bytes_max: u32::try_from(frame_bytes_max).unwrap_or(u32::MAX),
         fetch_records_max: limits::FETCH_RECORDS_MAX,
         fetch_wait_ms_max: limits::FETCH_WAIT_MS_MAX,
@@ -175,6 +179,9 @@ pub(super) fn response(reply: Reply, form: Form) -> Option<Response> {
         Reply::NodeChanged(changed) => Payload::NodeChanged(changed),
         Reply::Ring(page) => Payload::Ring(page),
         Reply::Resharding(resharding) => Payload::Resharding(resharding),
+        Reply::Rebalancing(rebalancing) => Payload::Rebalancing(rebalancing),
+        Reply::Flags(flags) => Payload::Flags(flags),
+        Reply::FlagEnabled(enabled) => Payload::FlagEnabled(enabled),
         Reply::Segments(page) => Payload::Segments(page),
         Reply::Explained(explanation) => Payload::Explanation(explanation),
         Reply::Failed(reason) => return Some(Response::Error(reason)),

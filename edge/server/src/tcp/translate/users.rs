@@ -62,6 +62,9 @@ pub(super) fn administers(key: ApiKey) -> bool {
         | ApiKey::ChangeNode
         | ApiKey::DescribeRing
         | ApiKey::Reshard
+        | ApiKey::Rebalance
+        | ApiKey::ListFlags
+        | ApiKey::EnableFlag
         | ApiKey::ListSegments
         | ApiKey::Explain => true,
         ApiKey::Auth
