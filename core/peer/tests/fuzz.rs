@@ -163,7 +163,6 @@ fn append_reply(which: u8, hint: Option<NodeId>) -> AppendReply {
     match which % 12 {
         9 => AppendReply::NotStored(Refusal::Forgotten),
         10 => AppendReply::NotStored(Refusal::Fenced),
-        11 => AppendReply::Unknown(Doubt::Storage),
         0 => AppendReply::Stored { count: u32::from(which) },
         1 => AppendReply::NotStored(Refusal::NotPrimary { hint }),
         2 => AppendReply::NotStored(Refusal::Sealed),

@@ -94,6 +94,9 @@ pub(super) fn response(reply: Reply, batches: bool) -> Response {
         | Reply::NodeChanged(_)
         | Reply::Ring(_)
         | Reply::Resharding(_)
+        | Reply::Rebalancing(_)
+        | Reply::Flags(_)
+        | Reply::FlagEnabled(_)
         | Reply::Segments(_)
         | Reply::Explained(_) => return Response::Error(Reason::InternalError),
     })
