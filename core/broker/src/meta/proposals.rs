@@ -202,7 +202,13 @@ impl Core {
     /// Records the end of a segment that its primary could not end.
     pub(crate) fn end_segment(&mut self, seal: SealSegment) {
         let segment = seal.segment;
-        self.propose_led(segment.range.topic, &Command::SealSegment(seal), Then::End { segment });
+        let (topic, command, then) = (segment.range.topic, Command::SealSegment(seal), Then::End { segment });
+        // Its primary is who it belongs to, whoever leads; of another's the leader decides.
+        let listed = self.meta.of(topic).segment(segment);
+        match listed.and_then(|listed| listed.replicas.first()) {
+            Some(primary) if *primary == self.config.node => self.propose(topic, &command, then),
+            Some(_) | None => self.propose_led(topic, &command, then),
+        }
     }
 
     /// Records who holds an ended segment.
