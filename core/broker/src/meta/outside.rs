@@ -27,8 +27,8 @@ use crate::planted::Bug;
 const LETTER_BYTES_MAX: usize = 64 * 1024;
 /// The largest that fits there, with what is around it.
 const BULK_LETTER_BYTES_MAX: usize = limits::PEER_BULK_MESSAGE_BYTES_MAX - 64;
-/// What an entry takes on the way beside its bytes.
-const BLOB_BYTES: usize = 4;
+/// What an entry takes on the way beside its bytes: its term and its length.
+const ENTRY_BYTES: usize = 8 + 4;
 /// How often others are asked about replicas that hear no leader.
 const ASK_AROUND_EVERY: Duration = Duration::from_secs(3);
 
@@ -158,7 +158,7 @@ impl Meta {
         if part.is_none()
             && let Some(entries) = self.host.applied_entries(group, from, ENTRIES_BYTES_MAX)
             // A single command may be larger than bulk takes: then the state it led to goes in parts.
-            && entries.iter().map(|entry| entry.len() + BLOB_BYTES).sum::<usize>() <= BULK_LETTER_BYTES_MAX
+            && entries.iter().map(|(_, entry)| entry.len() + ENTRY_BYTES).sum::<usize>() <= BULK_LETTER_BYTES_MAX
         {
             return FollowReply::Entries(entries);
         }
