@@ -73,12 +73,13 @@ mod watch;
 #[cfg(feature = "planted")]
 pub mod witness;
 
+pub use ::placement::place::Policy as PlacementPolicy;
 pub use action::{
     Action, Actions, Cause, Credentials, Effective, Fetched, GroupInfo, MemberInfo, Notice, RangeInfo,
     RangeState, Reply, Run, Source, Stop, TopicPolicy, TopicSummary, UserInfo,
 };
 pub use auth::{Operation, Permissions, Role, Session};
-pub use config::{Config, Formation, MinDomains, Own, Placement, Policy, Rebalance, SeedUser, Sweep, Timing};
+pub use config::{Config, Formation, MinDomains, Own, Placement, Rebalance, SeedUser, Sweep, Timing};
 pub use control::FLAGS;
 pub use event::{
     Admin, AskId, CallId, Commit, ConnectionId, Event, Fetch, Form, Login, Membership, OfCluster, PeerEvent,

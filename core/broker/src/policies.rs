@@ -178,6 +178,7 @@ fn reason(error: meta::Error) -> Reason {
         | meta::Error::NotBuddies
         | meta::Error::TooManyRanges
         | meta::Error::TooManyGroups
+        | meta::Error::InsufficientDomains
         | meta::Error::Refused => Reason::InternalError,
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::{MinDomains, Placement, Policy, Rebalance, Timing};
+use broker::{MinDomains, Placement, PlacementPolicy as Policy, Rebalance, Timing};
 use types::limits;
 
 use super::Values;
