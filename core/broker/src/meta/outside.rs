@@ -145,6 +145,11 @@ impl Meta {
     fn follow_for(&mut self, caller: Caller, follow: Follow) -> Option<FollowReply> {
         let Follow { vnode, from, part, wait_ms } = follow;
         let Some(group) = self.host.group(vnode) else {
+            // Whoever joins and has nothing may reach nobody but this node: who else there is it learns from these tables.
+            let knows_nobody = vnode == CLUSTER && from == RaftIndex(1);
+            if knows_nobody && self.cluster().applied() > RaftIndex::ZERO {
+                return Some(self.followed(vnode, from, part));
+            }
             return Some(FollowReply::NotHere { hint: self.leader(vnode) });
         };
         if from > group.applied() {

@@ -77,6 +77,17 @@ impl Cluster {
         at
     }
 
+    /// One more, which has heard of one node alone.
+    fn join_by(&mut self, other: usize) -> usize {
+        let at = self.nodes.len();
+        self.nodes.push(Bench::begun(|config| {
+            describe(config, at);
+            config.formation = Formation::Joins;
+        }));
+        self.connect(other, at);
+        at
+    }
+
     fn connect(&mut self, one: usize, other: usize) {
         if self.links.insert((one.min(other), one.max(other))) {
             self.mail.push_back((one, id(other), PeerEvent::Up));
@@ -289,6 +300,21 @@ fn who_joins_late_gets_its_vote_and_who_follows_late_the_tables() {
     cluster.until("every node serves", |cluster| cluster.nodes.iter().all(|node| node.ready));
     let beyond = |cluster: &Cluster, node: usize| cluster.nodes[node].node.core.meta.group(CLUSTER).is_none();
     assert!((0..4).any(|node| beyond(&cluster, node)), "one of them only follows");
+}
+
+/// Whom it reaches may be one that only follows itself.
+#[test]
+fn whoever_joins_by_a_node_beyond_the_voters_learns_who_else_there_is() {
+    let mut cluster = Cluster::of(4);
+    let is_voter = |node: &usize| cluster.nodes[*node].node.core.meta.group(CLUSTER).is_some();
+    let beyond = (0..4).find(|node| !is_voter(node)).unwrap();
+    let late = cluster.join_by(beyond);
+    cluster.until("it knows the others", |cluster| {
+        cluster.nodes[late].node.core.meta.cluster().nodes().count() == 4
+    });
+    assert!(!cluster.nodes[late].ready, "how old that is nobody could tell");
+    cluster.connect_again(late);
+    cluster.until("it serves", |cluster| cluster.nodes[late].ready);
 }
 
 /// A node beyond the voters hears by whoever it follows, which may be the one that hears nothing.
