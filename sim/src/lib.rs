@@ -11,6 +11,7 @@ pub mod consensus;
 pub mod disk;
 pub mod invariants;
 pub mod membership;
+pub mod outcome;
 pub mod raft;
 pub mod raft_log;
 pub mod scale;

@@ -64,8 +64,12 @@ enum Kind {
     Cluster,
     /// The same with records.
     Records,
-    /// One of its stories: a copy lags, and another is deleted.
+    /// The same with consumers that read as groups.
+    Groups,
+    /// One of the stories of records: a copy lags, and another is deleted.
     RecordsStory,
+    /// The same, and the power goes while it is made anew.
+    RecordsStoryAnew,
 }
 
 #[expect(clippy::print_stdout, reason = "a command for people")]
@@ -83,8 +87,14 @@ fn main() -> ExitCode {
         Kind::Broker => run_broker(&arguments),
         Kind::Upkeep => run_upkeep(&arguments),
         Kind::Cluster => run_cluster(&arguments),
-        Kind::Records => run_records(&arguments, cluster::records::run),
-        Kind::RecordsStory => run_records(&arguments, cluster::records::stories::one_lags_one_is_deleted),
+        Kind::Records => run_records(&arguments, "records", cluster::records::run),
+        Kind::Groups => run_records(&arguments, "groups", cluster::records::run_groups),
+        Kind::RecordsStory => {
+            run_records(&arguments, "records-story", cluster::records::stories::one_lags_one_is_deleted)
+        }
+        Kind::RecordsStoryAnew => {
+            run_records(&arguments, "records-story", cluster::records::stories::one_lags_one_is_made_anew)
+        }
     };
     match outcome {
         Ok(0) => ExitCode::SUCCESS,
@@ -102,6 +112,23 @@ struct Tally {
     runs: u64,
     failures: u64,
     seconds: f64,
+}
+
+impl Tally {
+    /// Says what it came to. `micros` is the virtual time, in worlds that have any. Returns how many failed.
+    #[expect(clippy::print_stdout, reason = "a command for people")]
+    fn tell(self, world: &str, what: &str, micros: Option<u64>, trace: u64) -> u64 {
+        let Self { runs, failures, seconds } = self;
+        let hours = micros.map(|micros| {
+            let hours = micros as f64 / 3.6e9;
+            format!("{hours:.1} virtual hours ({:.0} in an hour), ", hours * 3600.0 / seconds.max(0.001))
+        });
+        let hours = hours.unwrap_or_default();
+        println!(
+            "{world}: {runs} seeds, {what}, {hours}{failures} failures, trace {trace:016x}, {seconds:.1} s"
+        );
+        failures
+    }
 }
 
 /// Runs the seeds that were asked for.
@@ -139,12 +166,11 @@ fn find_bug<B: Copy + std::fmt::Debug>(arguments: &Arguments, all: &[B]) -> Resu
     found.copied().map(Some).ok_or_else(|| format!("no such bug; there are {all:?}"))
 }
 
-#[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_store(arguments: &Arguments) -> Result<u64, String> {
     let bug = find_bug(arguments, &storage::planted::Bug::ALL)?;
     let options = store::Options { bug, verbose: arguments.seed.is_some() };
     let mut total = store::Summary::default();
-    let Tally { runs, failures, seconds } = run_seeds(arguments, |seed| {
+    let tally = run_seeds(arguments, |seed| {
         store::run(seed, options).map(|summary| {
             total.cycles += summary.cycles;
             total.replies += summary.replies;
@@ -153,19 +179,18 @@ fn run_store(arguments: &Arguments) -> Result<u64, String> {
             total.trace = total.trace.rotate_left(1) ^ summary.trace;
         })
     });
-    println!(
-        "store: {runs} seeds, {} crash-recover cycles, {} replies judged, {} batches read back, {} bits flipped, {failures} failures, trace {:016x}, {seconds:.1} s",
-        total.cycles, total.replies, total.batches_checked, total.flips, total.trace,
+    let told = format!(
+        "{} crash-recover cycles, {} replies judged, {} batches read back, {} bits flipped",
+        total.cycles, total.replies, total.batches_checked, total.flips,
     );
-    Ok(failures)
+    Ok(tally.tell("store", &told, None, total.trace))
 }
 
-#[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_raft_log(arguments: &Arguments) -> Result<u64, String> {
     find_bug::<&str>(arguments, &[])?;
     let options = raft_log::Options { verbose: arguments.seed.is_some(), ..Default::default() };
     let mut total = raft_log::Summary::default();
-    let Tally { runs, failures, seconds } = run_seeds(arguments, |seed| {
+    let tally = run_seeds(arguments, |seed| {
         raft_log::run(seed, options).map(|summary| {
             total.cycles += summary.cycles;
             total.replies += summary.replies;
@@ -174,22 +199,20 @@ fn run_raft_log(arguments: &Arguments) -> Result<u64, String> {
             total.digest = total.digest.rotate_left(1) ^ summary.digest;
         })
     });
-    println!(
-        "raft-log: {runs} seeds, {} starts, {} replies judged, {} bits flipped, {} groups found damaged, {failures} failures, trace {:016x}, {seconds:.1} s",
-        total.cycles, total.replies, total.flips, total.damaged, total.digest,
+    let told = format!(
+        "{} starts, {} replies judged, {} bits flipped, {} groups found damaged",
+        total.cycles, total.replies, total.flips, total.damaged,
     );
-    Ok(failures)
+    Ok(tally.tell("raft-log", &told, None, total.digest))
 }
 
-#[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_raft(arguments: &Arguments) -> Result<u64, String> {
     let bug = find_bug(arguments, &::raft::planted::Bug::ALL)?;
     let options = raft::Options { bug, verbose: arguments.seed.is_some() };
     let mut total = raft::Summary::default();
-    let Tally { runs, failures, seconds } =
-        run_seeds(arguments, |seed| raft::run(seed, options).map(|summary| total.add(summary)));
-    println!(
-        "raft: {runs} seeds, {} lifetimes, {} elections, {} proposals acknowledged, {} unknown, {} reads, {} changes of members, {} snapshots installed, {} messages, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+    let tally = run_seeds(arguments, |seed| raft::run(seed, options).map(|summary| total.add(summary)));
+    let told = format!(
+        "{} lifetimes, {} elections, {} proposals acknowledged, {} unknown, {} reads, {} changes of members, {} snapshots installed, {} messages",
         total.lives,
         total.elections,
         total.acknowledged,
@@ -198,21 +221,17 @@ fn run_raft(arguments: &Arguments) -> Result<u64, String> {
         total.changes,
         total.installed,
         total.messages,
-        total.micros as f64 / 3.6e9,
-        total.trace,
     );
-    Ok(failures)
+    Ok(tally.tell("raft", &told, Some(total.micros), total.trace))
 }
 
-#[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_consensus(arguments: &Arguments) -> Result<u64, String> {
     let bug = find_bug(arguments, &::consensus::planted::Bug::ALL)?;
     let options = consensus::Options { bug, verbose: arguments.seed.is_some() };
     let mut total = consensus::Summary::default();
-    let Tally { runs, failures, seconds } =
-        run_seeds(arguments, |seed| consensus::run(seed, options).map(|summary| total.add(summary)));
-    println!(
-        "consensus: {runs} seeds, {} lifetimes, {} groups ({} doubtful), {} elections, {} proposals acknowledged, {} unknown, {} reads, {} changes of members, {} snapshots installed, {} replicas left, {} lost, {} nodes replaced, {} bits flipped, {} letters, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+    let tally = run_seeds(arguments, |seed| consensus::run(seed, options).map(|summary| total.add(summary)));
+    let told = format!(
+        "{} lifetimes, {} groups ({} doubtful), {} elections, {} proposals acknowledged, {} unknown, {} reads, {} changes of members, {} snapshots installed, {} replicas left, {} lost, {} nodes replaced, {} bits flipped, {} letters",
         total.lives,
         total.groups,
         total.doubtful,
@@ -227,10 +246,8 @@ fn run_consensus(arguments: &Arguments) -> Result<u64, String> {
         total.wiped,
         total.flips,
         total.letters,
-        total.micros as f64 / 3.6e9,
-        total.trace,
     );
-    Ok(failures)
+    Ok(tally.tell("consensus", &told, Some(total.micros), total.trace))
 }
 
 /// How much of a core groups take that do nothing, with `--seeds` of them.
@@ -311,15 +328,13 @@ fn resident_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-#[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_membership(arguments: &Arguments) -> Result<u64, String> {
     let bug = find_bug(arguments, &::membership::planted::Bug::ALL)?;
     let options = membership::Options { bug, verbose: arguments.seed.is_some() };
     let mut total = membership::Summary::default();
-    let Tally { runs, failures, seconds } =
-        run_seeds(arguments, |seed| membership::run(seed, options).map(|summary| total.add(summary)));
-    println!(
-        "membership: {runs} seeds, {} lifetimes, {} packets, {} attacks, {} changes told, {} wrong deaths, {} renewals, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+    let tally = run_seeds(arguments, |seed| membership::run(seed, options).map(|summary| total.add(summary)));
+    let told = format!(
+        "{} lifetimes, {} packets, {} attacks, {} changes told, {} wrong deaths, {} renewals, healed within {:.1} s",
         total.lives,
         total.packets,
         total.attacks,
@@ -327,10 +342,8 @@ fn run_membership(arguments: &Arguments) -> Result<u64, String> {
         total.wrong_deaths,
         total.renewals,
         total.healing as f64 / 1e6,
-        total.micros as f64 / 3.6e9,
-        total.trace,
     );
-    Ok(failures)
+    Ok(tally.tell("membership", &told, Some(total.micros), total.trace))
 }
 
 #[expect(clippy::print_stdout, reason = "a command for people")]
@@ -355,15 +368,13 @@ fn measure_membership(arguments: &Arguments) -> Result<u64, String> {
     Ok(0)
 }
 
-#[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_broker(arguments: &Arguments) -> Result<u64, String> {
     let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
     let options = broker::Options { bug, verbose: arguments.seed.is_some() };
     let mut total = broker::Summary::default();
-    let Tally { runs, failures, seconds } =
-        run_seeds(arguments, |seed| broker::run(seed, options).map(|summary| total.add(summary)));
-    println!(
-        "broker: {runs} seeds, {} lifetimes, {} replies judged, {} records acknowledged, {} delivered, {} commits, {} splits and merges, {} requests beside a range that cannot end, {} orphans found, lifetimes cut in a topic's birth {}, a roll {}, a split or merge {} (before its parent ended {}), {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+    let tally = run_seeds(arguments, |seed| broker::run(seed, options).map(|summary| total.add(summary)));
+    let told = format!(
+        "{} lifetimes, {} replies judged, {} records acknowledged, {} delivered, {} commits, {} splits and merges, {} requests beside a range that cannot end, {} orphans found, lifetimes cut in a topic's birth {}, a roll {}, a split or merge {} (before its parent ended {})",
         total.lives,
         total.replies,
         total.acknowledged,
@@ -376,43 +387,36 @@ fn run_broker(arguments: &Arguments) -> Result<u64, String> {
         total.cuts.in_roll,
         total.cuts.in_split,
         total.cuts.in_handover,
-        total.micros as f64 / 3.6e9,
-        total.trace,
     );
-    Ok(failures)
+    Ok(tally.tell("broker", &told, Some(total.micros), total.trace))
 }
 
-#[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_upkeep(arguments: &Arguments) -> Result<u64, String> {
     let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
     let options = upkeep::Options { bug, verbose: arguments.seed.is_some() };
     let mut total = upkeep::Summary::default();
-    let Tally { runs, failures, seconds } =
-        run_seeds(arguments, |seed| upkeep::run(seed, options).map(|summary| total.add(summary)));
-    println!(
-        "upkeep: {runs} seeds, {} lifetimes, {} segments expired, {} orphans swept, {} offsets skipped, {} copies verified, {} rotten copies found, {} records read, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
-        total.lives,
-        total.expired,
-        total.orphans,
-        total.skipped,
-        total.verified,
-        total.found,
-        total.read,
-        total.micros as f64 / 3.6e9,
-        total.trace,
+    let tally = run_seeds(arguments, |seed| upkeep::run(seed, options).map(|summary| total.add(summary)));
+    let told = format!(
+        "{} lifetimes, {} segments expired, {} orphans swept, {} offsets skipped, {} copies verified, {} rotten copies found, {} records read",
+        total.lives, total.expired, total.orphans, total.skipped, total.verified, total.found, total.read,
     );
-    Ok(failures)
+    Ok(tally.tell("upkeep", &told, Some(total.micros), total.trace))
 }
 
-#[expect(clippy::print_stdout, reason = "a command for people")]
+/// A bug of the store of copies is one of the cluster's, too.
+fn cluster_options(arguments: &Arguments) -> Result<cluster::Options, String> {
+    let verbose = arguments.seed.is_some();
+    let store_bug = find_bug(arguments, &storage::planted::Bug::ALL).ok().flatten();
+    let bug = if store_bug.is_some() { None } else { find_bug(arguments, &::broker::planted::Bug::ALL)? };
+    Ok(cluster::Options { bug, store_bug, verbose })
+}
+
 fn run_cluster(arguments: &Arguments) -> Result<u64, String> {
-    let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
-    let options = cluster::Options { bug, verbose: arguments.seed.is_some() };
+    let options = cluster_options(arguments)?;
     let mut total = cluster::Summary::default();
-    let Tally { runs, failures, seconds } =
-        run_seeds(arguments, |seed| cluster::run(seed, options).map(|summary| total.add(summary)));
-    println!(
-        "cluster: {runs} seeds, {} nodes, {} lifetimes, {} power cuts, {} partitions, {} elections, {} changes acknowledged, {} unknown, {} refused, {} reads, {} nodes removed, {} lost, {} changes of the ring, {} tables compared, {} messages, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+    let tally = run_seeds(arguments, |seed| cluster::run(seed, options).map(|summary| total.add(summary)));
+    let told = format!(
+        "{} nodes, {} lifetimes, {} power cuts, {} partitions, {} elections, {} changes acknowledged, {} unknown, {} refused, {} reads, {} nodes removed, {} lost, {} changes of the ring, {} tables compared, {} messages, healed within {:.1} s",
         total.nodes,
         total.lives,
         total.cuts,
@@ -428,24 +432,20 @@ fn run_cluster(arguments: &Arguments) -> Result<u64, String> {
         total.compared,
         total.messages,
         total.healing as f64 / 1e6,
-        total.micros as f64 / 3.6e9,
-        total.trace,
     );
-    Ok(failures)
+    Ok(tally.tell("cluster", &told, Some(total.micros), total.trace))
 }
 
-#[expect(clippy::print_stdout, reason = "a command for people")]
 fn run_records(
     arguments: &Arguments,
+    world: &str,
     run: fn(u64, cluster::Options) -> Result<cluster::Summary, cluster::Failure>,
 ) -> Result<u64, String> {
-    let bug = find_bug(arguments, &::broker::planted::Bug::ALL)?;
-    let options = cluster::Options { bug, verbose: arguments.seed.is_some() };
+    let options = cluster_options(arguments)?;
     let mut total = cluster::Summary::default();
-    let Tally { runs, failures, seconds } =
-        run_seeds(arguments, |seed| run(seed, options).map(|summary| total.add(summary)));
-    println!(
-        "records: {runs} seeds, {} nodes, {} lifetimes, {} power cuts, {} partitions, {} records acknowledged, {} unknown, {} refused, {} requests repeated, {} forgotten, {} due, {} read, {} reads failed, {} looks at disks, {} copies damaged, {} nodes removed, {} lost, healed within {:.1} s, {:.1} virtual hours, {failures} failures, trace {:016x}, {seconds:.1} s",
+    let tally = run_seeds(arguments, |seed| run(seed, options).map(|summary| total.add(summary)));
+    let told = format!(
+        "{} nodes, {} lifetimes, {} power cuts, {} partitions, {} records acknowledged, {} unknown, {} refused, {} requests repeated, {} forgotten, {} due, {} read, {} reads failed, {} given to groups ({} again), {} commits, {} members left, {} consumers refused, {} looks at disks, {} copies damaged, {} nodes removed, {} lost, healed within {:.1} s",
         total.nodes,
         total.lives,
         total.cuts,
@@ -458,13 +458,16 @@ fn run_records(
         total.records_due,
         total.records_read,
         total.reads_failed,
+        total.given,
+        total.given_again,
+        total.commits,
+        total.left,
+        total.consumers_failed,
         total.audits,
         total.damaged,
         total.removed,
         total.wiped,
         total.healing as f64 / 1e6,
-        total.micros as f64 / 3.6e9,
-        total.trace,
     );
-    Ok(failures)
+    Ok(tally.tell(world, &told, Some(total.micros), total.trace))
 }

@@ -1,11 +1,11 @@
 //! The node under seeds: a fast set on every build, the checker checked, and one seed in two processes.
 
-#![allow(clippy::disallowed_types, reason = "a test that starts the simulator as a process of its own")]
-
-use std::process::Command;
+mod common;
 
 use broker::planted::Bug;
 use malachi_sim::broker::{self as world, Options};
+
+use common::seeds;
 
 #[test]
 fn twelve_hundred_seeds_keep_every_promise() {
@@ -29,11 +29,9 @@ fn twelve_hundred_seeds_keep_every_promise() {
 
 /// Runs seeds with a bug put in until one fails; gives how many it took.
 fn seeds_until_found(bug: Bug, most: u64) -> u64 {
-    // An assertion of the product that fails is told as a failure: no need to print each.
-    (0..most)
-        .find(|seed| world::run(*seed, Options { bug: Some(bug), verbose: false }).is_err())
-        .unwrap_or_else(|| panic!("{bug:?} was not found in {most} seeds"))
-        + 1
+    seeds::until_found(bug, most, |seed| {
+        world::run(seed, Options { bug: Some(bug), verbose: false }).is_err()
+    })
 }
 
 #[test]
@@ -80,28 +78,13 @@ fn every_planted_bug_is_found() {
 
 #[test]
 fn one_seed_gives_one_trace_in_two_processes() {
-    let run = || {
-        let output = Command::new(env!("CARGO_BIN_EXE_malachi-sim"))
-            .args(["--world", "broker", "--from", "40", "--seeds", "30"])
-            .output()
-            .expect("the simulator runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        let text = String::from_utf8(output.stdout).expect("it prints text");
-        let (_, trace) = text.split_once("trace ").expect("it prints its trace");
-        trace.chars().take(16).collect::<String>()
-    };
-    assert_eq!(run(), run());
+    seeds::one_trace_in_two_processes("broker", 40, 30);
 }
 
 #[test]
 fn a_failure_says_how_to_replay_it() {
     let seed = seeds_until_found(Bug::SealShort, 20) - 1;
     let options = Options { bug: Some(Bug::SealShort), verbose: false };
-    let told = |options| world::run(seed, options).expect_err("it was found").to_string();
-    assert!(
-        told(options).ends_with(&format!("replay: make sim WORLD=broker SEED={seed}")),
-        "{}",
-        told(options)
-    );
-    assert_eq!(told(options), told(options), "the same seed fails the same way");
+    let told = || world::run(seed, options).expect_err("it was found").to_string();
+    seeds::says_how_to_replay("broker", seed, told);
 }

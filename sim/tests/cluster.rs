@@ -1,12 +1,12 @@
 //! Whole clusters under seeds: a fast set on every build, the checker checked, named stories, and one seed in two
 //! processes.
 
-#![allow(clippy::disallowed_types, reason = "a test that starts the simulator as a process of its own")]
-
-use std::process::Command;
+mod common;
 
 use broker::planted::Bug;
 use malachi_sim::cluster::{self as world, Options, stories};
+
+use common::seeds;
 
 #[test]
 fn eighty_seeds_keep_every_promise() {
@@ -35,10 +35,9 @@ fn seeds_that_found_bugs_of_the_product_stay_clean() {
 
 /// Runs seeds with a bug put in until one fails; gives how many it took.
 fn seeds_until_found(bug: Bug, most: u64) -> u64 {
-    (0..most)
-        .find(|seed| world::run(*seed, Options { bug: Some(bug), verbose: false }).is_err())
-        .unwrap_or_else(|| panic!("{bug:?} was not found in {most} seeds"))
-        + 1
+    seeds::until_found(bug, most, |seed| {
+        world::run(seed, Options { bug: Some(bug), ..Options::default() }).is_err()
+    })
 }
 
 #[test]
@@ -115,24 +114,13 @@ fn a_node_that_lost_its_snapshots_elects_nobody_and_removes_nothing() {
 
 #[test]
 fn one_seed_gives_one_trace_in_two_processes() {
-    let run = || {
-        let output = Command::new(env!("CARGO_BIN_EXE_malachi-sim"))
-            .args(["--world", "cluster", "--from", "40", "--seeds", "12"])
-            .output()
-            .expect("the simulator runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        let text = String::from_utf8(output.stdout).expect("it prints text");
-        let (_, trace) = text.split_once("trace ").expect("it prints its trace");
-        trace.chars().take(16).collect::<String>()
-    };
-    assert_eq!(run(), run());
+    seeds::one_trace_in_two_processes("cluster", 40, 12);
 }
 
 #[test]
 fn a_failure_says_how_to_replay_it() {
     let seed = seeds_until_found(Bug::CountLearner, 20) - 1;
-    let options = Options { bug: Some(Bug::CountLearner), verbose: false };
+    let options = Options { bug: Some(Bug::CountLearner), ..Options::default() };
     let told = || world::run(seed, options).expect_err("it was found").to_string();
-    assert!(told().ends_with(&format!("replay: make sim WORLD=cluster SEED={seed}")), "{}", told());
-    assert_eq!(told(), told());
+    seeds::says_how_to_replay("cluster", seed, told);
 }

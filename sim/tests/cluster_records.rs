@@ -1,11 +1,11 @@
 //! Records in whole clusters under seeds: a fast set on every build, the checker checked, and one seed in two processes.
 
-#![allow(clippy::disallowed_types, reason = "a test that starts the simulator as a process of its own")]
-
-use std::process::Command;
+mod common;
 
 use broker::planted::Bug;
 use malachi_sim::cluster::{Options, Summary, records};
+
+use common::seeds;
 
 #[test]
 fn twelve_seeds_lose_no_record() {
@@ -22,6 +22,14 @@ fn twelve_seeds_lose_no_record() {
     assert!(total.damaged > 1 && total.cuts > 15 && total.partitions > 15, "{total:?}");
 }
 
+/// What each of them found is in docs/simulation.md.
+#[test]
+fn seeds_that_found_bugs_of_the_product_stay_clean() {
+    for seed in [3, 4, 12, 51, 114] {
+        records::run(seed, Options::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 #[test]
 fn while_one_copy_lags_and_another_is_gone_nothing_acknowledged_is_lost() {
     for seed in 0..20 {
@@ -31,10 +39,25 @@ fn while_one_copy_lags_and_another_is_gone_nothing_acknowledged_is_lost() {
 }
 
 #[test]
+fn while_one_copy_lags_and_another_is_made_anew_nothing_acknowledged_is_lost() {
+    for seed in 0..6 {
+        let told = records::stories::one_lags_one_is_made_anew(seed, Options::default());
+        told.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
 fn a_copy_that_holds_nothing_is_no_answer() {
-    let options = Options { bug: Some(Bug::CountNothing), verbose: false };
-    let found = (0..4).any(|seed| records::stories::one_lags_one_is_deleted(seed, options).is_err());
-    assert!(found, "the bug was not found in 4 runs of its story");
+    let options = Options { bug: Some(Bug::CountNothing), ..Options::default() };
+    let fails = |seed| records::stories::one_lags_one_is_deleted(seed, options).is_err();
+    seeds::until_found(Bug::CountNothing, 4, fails);
+}
+
+#[test]
+fn a_copy_that_is_being_made_anew_is_no_answer() {
+    let options = Options { bug: Some(Bug::CountRebuilding), ..Options::default() };
+    let fails = |seed| records::stories::one_lags_one_is_made_anew(seed, options).is_err();
+    seeds::until_found(Bug::CountRebuilding, 6, fails);
 }
 
 #[test]
@@ -45,25 +68,14 @@ fn every_planted_bug_of_replication_is_found() {
         (Bug::CountPrimaryTwice, 5..15),
         (Bug::ResumeSegment, 5..15),
         (Bug::SealShortest, 0..15),
+        (Bug::TrimBelowSeal, 0..15),
     ] {
-        let most = seeds.end - seeds.start;
-        let options = Options { bug: Some(bug), verbose: false };
-        let found = seeds.into_iter().any(|seed| records::run(seed, options).is_err());
-        assert!(found, "{bug:?} was not found in {most} seeds");
+        let options = Options { bug: Some(bug), ..Options::default() };
+        seeds::until_found_in(bug, seeds, |seed| records::run(seed, options).is_err());
     }
 }
 
 #[test]
 fn one_seed_gives_one_trace_in_two_processes() {
-    let run = || {
-        let output = Command::new(env!("CARGO_BIN_EXE_malachi-sim"))
-            .args(["--world", "records", "--from", "5", "--seeds", "4"])
-            .output()
-            .expect("the simulator runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        let text = String::from_utf8(output.stdout).expect("it prints text");
-        let (_, trace) = text.split_once("trace ").expect("it prints its trace");
-        trace.chars().take(16).collect::<String>()
-    };
-    assert_eq!(run(), run());
+    seeds::one_trace_in_two_processes("records", 5, 4);
 }

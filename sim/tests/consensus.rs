@@ -1,12 +1,12 @@
 //! Groups of several nodes with real logs under seeds: a fast set on every build, the checker checked, and one seed in
 //! two processes.
 
-#![allow(clippy::disallowed_types, reason = "a test that starts the simulator as a process of its own")]
-
-use std::process::Command;
+mod common;
 
 use consensus::planted::Bug;
 use malachi_sim::consensus::{self as world, Options, idle::Idle};
+
+use common::seeds;
 
 #[test]
 fn three_hundred_seeds_keep_every_promise() {
@@ -27,10 +27,9 @@ fn three_hundred_seeds_keep_every_promise() {
 
 /// Runs seeds with a bug put in until one fails; gives how many it took.
 fn seeds_until_found(bug: Bug, most: u64) -> u64 {
-    (0..most)
-        .find(|seed| world::run(*seed, Options { bug: Some(bug), verbose: false }).is_err())
-        .unwrap_or_else(|| panic!("{bug:?} was not found in {most} seeds"))
-        + 1
+    seeds::until_found(bug, most, |seed| {
+        world::run(seed, Options { bug: Some(bug), verbose: false }).is_err()
+    })
 }
 
 #[test]
@@ -50,17 +49,7 @@ fn every_planted_bug_is_found() {
 
 #[test]
 fn one_seed_gives_one_trace_in_two_processes() {
-    let run = || {
-        let output = Command::new(env!("CARGO_BIN_EXE_malachi-sim"))
-            .args(["--world", "consensus", "--from", "40", "--seeds", "30"])
-            .output()
-            .expect("the simulator runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        let text = String::from_utf8(output.stdout).expect("it prints text");
-        let (_, trace) = text.split_once("trace ").expect("it prints its trace");
-        trace.chars().take(16).collect::<String>()
-    };
-    assert_eq!(run(), run());
+    seeds::one_trace_in_two_processes("consensus", 40, 30);
 }
 
 #[test]
@@ -68,8 +57,7 @@ fn a_failure_says_how_to_replay_it() {
     let seed = seeds_until_found(Bug::ForgetAnyone, 60) - 1;
     let options = Options { bug: Some(Bug::ForgetAnyone), verbose: false };
     let told = || world::run(seed, options).expect_err("it was found").to_string();
-    assert!(told().ends_with(&format!("replay: make sim WORLD=consensus SEED={seed}")), "{}", told());
-    assert_eq!(told(), told());
+    seeds::says_how_to_replay("consensus", seed, told);
 }
 
 /// What idle groups say is bounded, whatever it costs in time on a machine.

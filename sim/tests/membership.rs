@@ -1,12 +1,12 @@
 //! Membership under seeds: a fast set on every build, the checker checked, one seed in two processes, and how good
 //! failure detection is.
 
-#![allow(clippy::disallowed_types, reason = "a test that starts the simulator as a process of its own")]
-
-use std::process::Command;
+mod common;
 
 use malachi_sim::membership::{self as world, Options, loss};
 use membership::planted::Bug;
+
+use common::seeds;
 
 #[test]
 fn three_hundred_seeds_keep_every_promise() {
@@ -26,10 +26,9 @@ fn three_hundred_seeds_keep_every_promise() {
 
 /// Runs seeds with a bug put in until one fails; gives how many it took.
 fn seeds_until_found(bug: Bug, most: u64) -> u64 {
-    (0..most)
-        .find(|seed| world::run(*seed, Options { bug: Some(bug), verbose: false }).is_err())
-        .unwrap_or_else(|| panic!("{bug:?} was not found in {most} seeds"))
-        + 1
+    seeds::until_found(bug, most, |seed| {
+        world::run(seed, Options { bug: Some(bug), verbose: false }).is_err()
+    })
 }
 
 #[test]
@@ -51,30 +50,15 @@ fn every_planted_bug_is_found() {
 
 #[test]
 fn one_seed_gives_one_trace_in_two_processes() {
-    let run = || {
-        let output = Command::new(env!("CARGO_BIN_EXE_malachi-sim"))
-            .args(["--world", "membership", "--from", "40", "--seeds", "20"])
-            .output()
-            .expect("the simulator runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        let text = String::from_utf8(output.stdout).expect("it prints text");
-        let (_, trace) = text.split_once("trace ").expect("it prints its trace");
-        trace.chars().take(16).collect::<String>()
-    };
-    assert_eq!(run(), run());
+    seeds::one_trace_in_two_processes("membership", 40, 20);
 }
 
 #[test]
 fn a_failure_says_how_to_replay_it() {
     let seed = seeds_until_found(Bug::TakeAnyKey, 20) - 1;
     let options = Options { bug: Some(Bug::TakeAnyKey), verbose: false };
-    let told = |options| world::run(seed, options).expect_err("it was found").to_string();
-    assert!(
-        told(options).ends_with(&format!("replay: make sim WORLD=membership SEED={seed}")),
-        "{}",
-        told(options)
-    );
-    assert_eq!(told(options), told(options));
+    let told = || world::run(seed, options).expect_err("it was found").to_string();
+    seeds::says_how_to_replay("membership", seed, told);
 }
 
 #[test]

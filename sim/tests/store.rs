@@ -1,11 +1,11 @@
 //! The store under seeds: a fast set on every build, the checker checked, and one seed in two processes.
 
-#![allow(clippy::disallowed_types, reason = "a test that starts the simulator as a process of its own")]
-
-use std::process::Command;
+mod common;
 
 use malachi_sim::store::{self, Options};
 use storage::planted::Bug;
+
+use common::seeds;
 
 #[test]
 fn five_hundred_seeds_keep_every_promise() {
@@ -19,12 +19,11 @@ fn five_hundred_seeds_keep_every_promise() {
     assert!(cycles > 4000, "the seeds crash often enough to mean something: {cycles}");
 }
 
-/// Runs seeds with a bug put back until one fails; gives how many it took.
+/// Runs seeds with a bug put in until one fails; gives how many it took.
 fn seeds_until_found(bug: Bug, most: u64) -> u64 {
-    (0..most)
-        .find(|seed| store::run(*seed, Options { bug: Some(bug), verbose: false }).is_err())
-        .unwrap_or_else(|| panic!("{bug:?} was not found in {most} seeds"))
-        + 1
+    seeds::until_found(bug, most, |seed| {
+        store::run(seed, Options { bug: Some(bug), verbose: false }).is_err()
+    })
 }
 
 #[test]
@@ -38,6 +37,7 @@ fn planted_bugs_are_found() {
         (Bug::TrustIndex, 200),
         (Bug::TruncateRot, 60),
         (Bug::ForgetFence, 40),
+        (Bug::AppendPastFence, 20),
         (Bug::KeepNonce, 40),
         (Bug::KeepTornTail, 6000),
         (Bug::AdoptUnsyncedNames, 1000),
@@ -54,15 +54,5 @@ fn planted_bugs_are_found() {
 
 #[test]
 fn one_seed_gives_one_trace_in_two_processes() {
-    let run = || {
-        let output = Command::new(env!("CARGO_BIN_EXE_malachi-sim"))
-            .args(["--world", "store", "--from", "40", "--seeds", "30"])
-            .output()
-            .expect("the simulator runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        let text = String::from_utf8(output.stdout).expect("it prints text");
-        let (_, trace) = text.split_once("trace ").expect("it prints its trace");
-        trace.chars().take(16).collect::<String>()
-    };
-    assert_eq!(run(), run());
+    seeds::one_trace_in_two_processes("store", 40, 30);
 }

@@ -1,7 +1,11 @@
 //! Retention, orphans and scrub under seeds: a fast set on every build, and the checker checked.
 
+mod common;
+
 use broker::planted::Bug;
 use malachi_sim::upkeep::{self as world, Options};
+
+use common::seeds;
 
 #[test]
 fn four_hundred_seeds_keep_every_promise() {
@@ -26,14 +30,12 @@ fn every_planted_bug_is_found() {
         (Bug::SweepAtFirstSight, 300),
         (Bug::KeepOrphans, 300),
     ] {
-        let found =
-            (0..most).any(|seed| world::run(seed, Options { bug: Some(bug), verbose: false }).is_err());
-        assert!(found, "{bug:?} was not found in {most} seeds");
+        let options = Options { bug: Some(bug), verbose: false };
+        seeds::until_found(bug, most, |seed| world::run(seed, options).is_err());
     }
 }
 
 #[test]
-fn one_seed_is_one_run() {
-    let run = || world::run(7, Options::default()).map(|summary| summary.trace).ok();
-    assert!(run().is_some() && run() == run());
+fn one_seed_gives_one_trace_in_two_processes() {
+    seeds::one_trace_in_two_processes("upkeep", 7, 20);
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use crate::tree::files;
 
 const DIR: &str = "sim/src/invariants/";
+/// They are numbered from 1.
+const PROMISES: u32 = 53;
 
 /// `files` are those of the simulator: path and text.
 fn complaints(files: &BTreeMap<String, String>) -> Vec<String> {
@@ -48,6 +50,9 @@ fn every_invariant_has_a_file_and_a_world_that_checks_it() {
     assert!(simulator.keys().filter(|path| path.starts_with(DIR)).count() > 5);
     let found = complaints(&simulator);
     assert!(found.is_empty(), "{}", found.join("\n"));
+    let has = |number: &u32| simulator.contains_key(&format!("{DIR}inv_{number:02}.rs"));
+    let missing: Vec<u32> = (1..=PROMISES).filter(|number| !has(number)).collect();
+    assert!(missing.is_empty(), "no file for {missing:?}");
 }
 
 #[test]

@@ -139,6 +139,9 @@ impl Node {
         if removed.is_empty() {
             return self.orphans.seen.clear();
         }
+        if self.core.config.has_bug(Bug::SweepCached) {
+            return self.sweep(&removed);
+        }
         let topology = self.core.meta.cluster().topology();
         let vnodes: Vec<VnodeId> =
             topology.into_iter().flat_map(|ring| ring.placements.keys().copied()).collect();

@@ -93,7 +93,7 @@ pub enum Bug {
     CountLearner,
     /// Between nodes: an entry answers whoever waits under its number, whoever proposed it.
     HearForeign,
-    /// What another node is primary of is read as far as its copy goes, committed or not.
+    /// Between copies: what another node is primary of is read as far as its copy goes, committed or not.
     ReadPastCommitted,
     /// Between nodes: a change of the ring is made under the fence that the tables show when it is sent.
     AnyFence,
@@ -103,20 +103,24 @@ pub enum Bug {
     KeepAttributes,
     /// Between nodes: a node serves before the vnodes were told what is theirs.
     ReadyUncovered,
-    /// Between nodes: records are acknowledged as soon as the primary has them.
+    /// Between copies: records are acknowledged as soon as the primary has them.
     AckUnreplicated,
-    /// Between nodes: the primary's copy stands for a follower's, too.
+    /// Between copies: the primary's copy stands for a follower's, too.
     CountPrimaryTwice,
-    /// Between nodes: a copy that was made in the place of another counts as if it were that.
+    /// Between copies: a copy that was made in the place of another counts as if it were that. Found by its story alone.
     CountRebuilding,
-    /// Between nodes: a segment ends where the copy ends that reaches least far, not furthest.
+    /// Between copies: a segment ends where the copy ends that reaches least far, not furthest.
     SealShortest,
-    /// Between nodes: a copy that is not there counts like one that never held anything.
+    /// Between copies: a copy that is not there counts like one that never held anything. Found by its story alone.
     CountNothing,
-    /// Between nodes: a copy that is brought to the length of its segment loses more than it has too much.
+    /// Between copies: a copy that is brought to the length of its segment loses more than it has too much.
     TrimBelowSeal,
-    /// Between nodes: a copy goes before the tables say that others hold its segment.
+    /// Between copies: a copy goes before the tables say that others hold its segment.
     DeleteBeforeCommit,
+    /// Between copies: a copy that is out of service counts when a segment ends.
+    CountLatched,
+    /// Between copies: copies that nobody lists are looked for by the tables as they are here, however old they are.
+    SweepCached,
     /// Between nodes: a topic that its vnode gave away, and that was not seen at another yet, is taken for deleted.
     GoneUnderway,
     /// Between nodes: while the ring changes, topics are removed before they were copied.
@@ -149,7 +153,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 63] = [
+    pub const ALL: [Self; 65] = [
         Self::AckEarly,
         Self::ReadUncommitted,
         Self::ResumeSegment,
@@ -199,6 +203,8 @@ impl Bug {
         Self::CountNothing,
         Self::TrimBelowSeal,
         Self::DeleteBeforeCommit,
+        Self::CountLatched,
+        Self::SweepCached,
         Self::GoneUnderway,
         Self::RemoveUncopied,
         Self::ForgetProducers,

@@ -15,6 +15,8 @@ pub enum Bug {
     TruncateRot,
     /// A restarted copy forgets the epoch it was fenced with.
     ForgetFence,
+    /// A copy takes appends under an epoch below the one it was fenced with.
+    AppendPastFence,
     /// A recycled file is used again as if its old frames were the new copy's.
     KeepNonce,
     /// A torn tail is dropped without being erased.
@@ -40,12 +42,13 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::SkipSync,
         Self::SkipDirSync,
         Self::TrustIndex,
         Self::TruncateRot,
         Self::ForgetFence,
+        Self::AppendPastFence,
         Self::KeepNonce,
         Self::KeepTornTail,
         Self::AdoptUnsyncedNames,

@@ -38,6 +38,7 @@ impl World {
         self.wait(|world| world.is_settled())?;
         self.wait(|world| (!world.clients.is_quiet()).then(|| world.clients.shown()))?;
         self.summary.healing = self.now - began;
+        self.nothing_is_parked()?;
         self.check_everything()
     }
 
@@ -136,6 +137,24 @@ impl World {
                     self.run_until(until)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// No node keeps anything of a request when every client has its answer.
+    fn nothing_is_parked(&self) -> Result<(), Violation> {
+        for (id, node) in &self.nodes {
+            let Some(process) = &node.process else { continue };
+            let gauges = process.node.gauges();
+            let (produces, parked, streams) = (gauges.produces, gauges.parked, gauges.streams);
+            ensure((produces, parked, streams) == ((0, 0), 0, 0), "INV-5", || {
+                format!(
+                    "every client was answered, and node {id} has {produces:?} produces, {parked} parked, {streams} streams"
+                )
+            })?;
+            ensure(gauges.groups == (0, 0), "MEMBERS", || {
+                format!("everybody has left, and node {id} coordinates {:?}", gauges.groups)
+            })?;
         }
         Ok(())
     }

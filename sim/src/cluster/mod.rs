@@ -27,19 +27,21 @@ mod voters;
 mod weather;
 mod world;
 
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use broker::planted::Bug;
 
 use self::world::World;
 use crate::invariants::Violation;
+use crate::outcome;
+
+pub use crate::outcome::Failure;
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// A bug to put in.
     pub bug: Option<Bug>,
+    /// A bug of the store of copies to put in.
+    pub store_bug: Option<storage::planted::Bug>,
     /// Print everything that happens to standard error.
     pub verbose: bool,
 }
@@ -97,6 +99,16 @@ pub struct Summary {
     pub records_read: u64,
     /// Reads answered with an error.
     pub reads_failed: u64,
+    /// Records given to members and groups, and those of them that were given again.
+    pub given: u64,
+    /// See above.
+    pub given_again: u64,
+    /// Commits acknowledged to consumers.
+    pub commits: u64,
+    /// Times a member left its group.
+    pub left: u64,
+    /// Answers to consumers that were failures.
+    pub consumers_failed: u64,
     /// Copies damaged on purpose.
     pub damaged: u64,
     /// Times the disks were looked at.
@@ -139,6 +151,11 @@ impl Summary {
         self.records_due += other.records_due;
         self.records_read += other.records_read;
         self.reads_failed += other.reads_failed;
+        self.given += other.given;
+        self.given_again += other.given_again;
+        self.commits += other.commits;
+        self.left += other.left;
+        self.consumers_failed += other.consumers_failed;
         self.damaged += other.damaged;
         self.audits += other.audits;
         self.messages += other.messages;
@@ -148,46 +165,21 @@ impl Summary {
     }
 }
 
-/// A run that broke a promise.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// Which world, as the simulator is asked for it.
-    pub world: &'static str,
-    /// Replays the run exactly.
-    pub seed: u64,
-    /// When, microseconds of virtual time.
-    pub micros: u64,
-    /// Which promise.
-    pub violation: Violation,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { world, seed, micros, violation } = self;
-        write!(f, "{violation} (after {} ms); replay: make sim WORLD={world} SEED={seed}", micros / 1000)
-    }
-}
-
-impl std::error::Error for Failure {}
-
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Result<Summary, Failure> {
     let mut world = World::new(seed, options);
     tell(&mut world, |world| world.live().and_then(|()| world.heal()))
 }
 
-/// Lets a world do something; an assertion of the product that fails is a failure of it, not of the whole run.
+/// Lets a world do something.
 fn tell(
     world: &mut World,
     what: impl FnOnce(&mut World) -> Result<(), Violation>,
 ) -> Result<Summary, Failure> {
-    let violation = match catch_unwind(AssertUnwindSafe(|| what(world))) {
-        Ok(Ok(())) => return Ok(world.summary()),
-        Ok(Err(violation)) => violation,
-        Err(_) => Violation::new("PANIC", "an assertion failed, see above"),
-    };
+    let Err(violation) = outcome::attempt(world, what) else { return Ok(world.summary()) };
     let name = match (world.records.is_on(), world.is_story) {
         (true, true) => "records-story",
+        (true, false) if world.records.has_groups() => "groups",
         (true, false) => "records",
         (false, _) => "cluster",
     };

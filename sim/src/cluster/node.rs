@@ -132,6 +132,7 @@ impl World {
         config.raft_log.file_bytes = setup.log_file_bytes;
         self.records.configure(&mut config);
         config.bug = self.options.bug;
+        config.store.bug = self.options.store_bug;
         config
     }
 

@@ -22,6 +22,7 @@ use super::views::Views;
 use super::voters::Voters;
 use super::{Options, Summary};
 use crate::invariants::{Violation, ensure};
+use crate::outcome;
 
 /// Happenings in one run: far more than any seed has. Nodes that keep themselves busy are found by it.
 const HAPPENINGS_MAX: u64 = 3_000_000;
@@ -49,6 +50,8 @@ pub(super) enum Happening {
     Ask,
     /// Clients write and read records.
     Records,
+    /// Consumers read as groups.
+    Consume,
     /// People change the cluster.
     Operate,
     /// Every node looks who is there.
@@ -178,18 +181,12 @@ impl World {
     }
 
     pub(super) fn say(&self, line: impl FnOnce() -> String) {
-        if self.options.verbose {
-            #[expect(clippy::print_stderr, reason = "asked for by the person who replays a seed")]
-            {
-                eprintln!("{:>10} {}", self.now, line());
-            }
-        }
+        outcome::say(self.options.verbose, self.now, line);
     }
 
     /// Mixes something that happened into the run's digest.
     pub(super) fn note(&mut self, what: u64) {
-        let mixed = (self.summary.trace ^ what ^ self.now).wrapping_mul(0x2545_f491_4f6c_dd1d);
-        self.summary.trace = mixed.rotate_left(29);
+        self.summary.trace = outcome::mixed(self.summary.trace, what, self.now);
     }
 
     /// A number nothing had before.
@@ -279,6 +276,7 @@ impl World {
             }
             Happening::Ask => self.ask(),
             Happening::Records => self.handle_records(),
+            Happening::Consume => self.handle_groups(),
             Happening::Operate => self.operate(),
             Happening::Detect => self.detect(),
             Happening::Probe => self.probe(),
@@ -316,6 +314,7 @@ fn of_process(happening: &Happening) -> Option<Life> {
         | Happening::Silence(..)
         | Happening::Ask
         | Happening::Records
+        | Happening::Consume
         | Happening::Operate
         | Happening::Detect
         | Happening::Probe

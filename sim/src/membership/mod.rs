@@ -21,13 +21,12 @@ mod node;
 mod weather;
 mod world;
 
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use membership::planted::Bug;
 
 use self::world::World;
-use crate::invariants::Violation;
+use crate::outcome;
+
+pub use crate::outcome::Failure;
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,35 +75,11 @@ impl Summary {
     }
 }
 
-/// A run that broke a promise.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// Replays the run exactly.
-    pub seed: u64,
-    /// When, microseconds of virtual time.
-    pub micros: u64,
-    /// Which promise.
-    pub violation: Violation,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, micros, violation } = self;
-        write!(f, "{violation} (after {} ms); replay: make sim WORLD=membership SEED={seed}", micros / 1000)
-    }
-}
-
-impl std::error::Error for Failure {}
-
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Result<Summary, Failure> {
     let mut world = World::new(seed, options);
-    // An assertion of the product that fails is a failure of this seed, not of the whole run.
-    let outcome = catch_unwind(AssertUnwindSafe(|| world.live().and_then(|()| world.heal())));
-    let violation = match outcome {
-        Ok(Ok(())) => return Ok(world.summary()),
-        Ok(Err(violation)) => violation,
-        Err(_) => Violation::new("PANIC", "an assertion failed, see above"),
-    };
-    Err(Failure { seed, micros: world.now, violation })
+    match outcome::attempt(&mut world, |world| world.live().and_then(|()| world.heal())) {
+        Ok(()) => Ok(world.summary()),
+        Err(violation) => Err(Failure { world: "membership", seed, micros: world.now, violation }),
+    }
 }

@@ -13,6 +13,7 @@ use super::links::Links;
 use super::member::Node;
 use super::{Options, Summary};
 use crate::invariants::{Violation, ensure};
+use crate::outcome;
 
 /// Happenings in one run: far more than any seed has. A group that keeps itself busy is found by it.
 const HAPPENINGS_MAX: u64 = 3_000_000;
@@ -117,18 +118,12 @@ impl World {
     }
 
     pub(super) fn say(&self, line: impl FnOnce() -> String) {
-        if self.options.verbose {
-            #[expect(clippy::print_stderr, reason = "asked for by the person who replays a seed")]
-            {
-                eprintln!("{:>10} {}", self.now, line());
-            }
-        }
+        outcome::say(self.options.verbose, self.now, line);
     }
 
     /// Mixes something that happened into the run's digest.
     pub(super) fn note(&mut self, what: u64) {
-        let mixed = (self.summary.trace ^ what ^ self.now).wrapping_mul(0x2545_f491_4f6c_dd1d);
-        self.summary.trace = mixed.rotate_left(29);
+        self.summary.trace = outcome::mixed(self.summary.trace, what, self.now);
     }
 
     pub(super) fn later(&mut self, delay: u64, happening: Happening) {

@@ -14,13 +14,12 @@ mod rules;
 mod workload;
 mod world;
 
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use broker::planted::Bug;
 
 use self::world::World;
-use crate::invariants::Violation;
+use crate::outcome;
+
+pub use crate::outcome::Failure;
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,29 +68,11 @@ impl Summary {
     }
 }
 
-/// A seed that failed.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// Which one.
-    pub seed: u64,
-    /// What was broken.
-    pub violation: Violation,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; replay: make sim WORLD=upkeep SEED={}", self.violation, self.seed)
-    }
-}
-
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Result<Summary, Failure> {
     let mut world = World::new(seed, options);
-    // An assertion of the product that fails is a failure of this seed, not of the whole run.
-    let outcome = catch_unwind(AssertUnwindSafe(|| world.live().and_then(|()| world.heal())));
-    match outcome {
-        Ok(Ok(())) => Ok(world.summary()),
-        Ok(Err(violation)) => Err(Failure { seed, violation }),
-        Err(_) => Err(Failure { seed, violation: Violation::new("PANIC", "an assertion failed, see above") }),
+    match outcome::attempt(&mut world, |world| world.live().and_then(|()| world.heal())) {
+        Ok(()) => Ok(world.summary()),
+        Err(violation) => Err(Failure { world: "upkeep", seed, micros: world.now, violation }),
     }
 }

@@ -20,6 +20,7 @@ use super::workload::Readers;
 use super::{Options, Summary};
 use crate::disk::{Chance, Class, Faults, Found, Injection, NameLoss, Side, SimDisk};
 use crate::invariants::{Violation, ensure};
+use crate::outcome;
 
 /// Everybody's name.
 const USER: &str = "admin";
@@ -96,12 +97,7 @@ impl World {
     }
 
     pub(super) fn say(&self, line: impl FnOnce() -> String) {
-        if self.options.verbose {
-            #[expect(clippy::print_stderr, reason = "asked for by the person who replays a seed")]
-            {
-                eprintln!("{:>12} {}", self.now, line());
-            }
-        }
+        outcome::say(self.options.verbose, self.now, line);
     }
 
     /// The part with faults.

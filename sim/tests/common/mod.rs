@@ -1,6 +1,9 @@
-//! One place through which the disk's tests talk to it.
+//! What the tests of the simulator share: one place through which the disk's tests talk to it, and what is done with
+//! seeds.
 
 #![allow(dead_code, unreachable_pub)] // each test binary uses its own part
+
+pub mod seeds;
 
 use bytes::Bytes;
 use malachi_sim::disk::{Side, SimDisk};

@@ -159,6 +159,7 @@ impl Node {
         answer: CopyAnswer,
     ) {
         let counts_nothing = self.core.config.has_bug(Bug::CountNothing);
+        let counts_latched = self.core.config.has_bug(Bug::CountLatched);
         let seals_short = self.core.config.has_bug(Bug::SealShortest);
         let listed = self.core.meta.of(segment.range.topic).segment(segment);
         let base = listed.map(|listed| listed.start).unwrap_or_default();
@@ -170,6 +171,7 @@ impl Node {
         }
         let answer = answer_of(answer);
         let answer = if counts_nothing { planted_nothing(base, answer) } else { answer };
+        let answer = if counts_latched { planted_latched(answer) } else { answer };
         if let (Answer::Fenced(standing), true) = (answer, seals_short) {
             let stands = (standing.end, standing.bytes);
             job.shortest = Some(job.shortest.map_or(stands, |least| least.min(stands)));
@@ -326,6 +328,22 @@ fn planted_nothing(base: Offset, answer: Answer) -> Answer {
             Answer::Fenced(Standing { health: Health::Open, ..standing })
         }
         Answer::Fenced(_)
+        | Answer::Refused { .. }
+        | Answer::Missing
+        | Answer::Exists
+        | Answer::Unreadable
+        | Answer::Silent => answer,
+    }
+}
+
+/// With a bug: whatever happened to a copy, it is as good as any.
+fn planted_latched(answer: Answer) -> Answer {
+    match answer {
+        Answer::Fenced(standing) if matches!(standing.health, Health::Damaged | Health::OutOfService) => {
+            Answer::Fenced(Standing { health: Health::Stopped, ..standing })
+        }
+        Answer::Fenced(_)
+        | Answer::Made
         | Answer::Refused { .. }
         | Answer::Missing
         | Answer::Exists

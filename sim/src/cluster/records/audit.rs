@@ -3,6 +3,8 @@
 //! - INV-1, INV-2: when a client is told that a record is stored, so many disks hold it that all power may go;
 //! - INV-8, INV-9: two copies of a segment hold the same batches where both hold any, without a gap;
 //! - INV-19, INV-29: see [`super::tables`];
+//! - INV-15: copies that were fenced, or a primary that sealed its own, chose where a segment ends;
+//! - INV-32: a copy that was whole and is listed is given up only beside another whole one;
 //! - INV-34, INV-35: in the end each sealed segment is on as many nodes as it shall be, whole, the same on each.
 //!
 //! A disk that was damaged on purpose is excused for the copies that were damaged.
@@ -11,14 +13,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use metadata::vnode::{Segment, Vnode};
 use rand::Rng;
+use storage::store::State;
 use types::quorum::{ack_count, seal_count};
-use types::{NodeId, SegmentId, TopicName, VnodeId};
+use types::{Epoch, NodeId, SegmentId, TopicName, VnodeId};
 
 use super::model::{Name, shown};
 use super::platter::{self, Held};
 use crate::cluster::world::World;
 use crate::disk::SimDisk;
-use crate::invariants::{Violation, inv_01, inv_08, inv_19, inv_29, inv_31, inv_35};
+use crate::invariants::inv_15::Fenced;
+use crate::invariants::{
+    Violation, inv_01, inv_08, inv_15, inv_19, inv_29, inv_30, inv_31, inv_32, inv_33, inv_34, inv_35,
+};
 
 /// What every node's disk holds.
 pub(super) type Disks = BTreeMap<NodeId, BTreeMap<SegmentId, Held>>;
@@ -63,6 +69,7 @@ impl World {
         let disks = self.disks()?;
         alike(&disks)?;
         self.forgive(&disks);
+        self.look_for_losses(&disks)?;
         let held = holders(&disks)?;
         let nobody = BTreeMap::new();
         let count = u32::try_from(self.records.model.count(request)).unwrap_or(u32::MAX);
@@ -96,6 +103,44 @@ impl World {
         });
     }
 
+    /// Whatever was whole when the disks were looked at last, and is listed, still is.
+    fn look_for_losses(&mut self, disks: &Disks) -> Result<(), Violation> {
+        let mut whole: BTreeMap<SegmentId, BTreeSet<NodeId>> = BTreeMap::new();
+        for (id, disk) in disks {
+            for (segment, held) in disk {
+                let end = self.records.known.end_of(*segment);
+                if held.is_intact() && end.is_some_and(|end| held.extent.end >= end) {
+                    whole.entry(*segment).or_default().insert(*id);
+                }
+            }
+        }
+        let first = |segment: SegmentId| self.records.known.replicas_of(segment).first().copied();
+        let nobody = BTreeSet::new();
+        for (segment, (nodes, first_then)) in &self.records.whole {
+            let now = whole.get(segment).unwrap_or(&nobody);
+            let listed = self.records.known.replicas_of(*segment);
+            let lost =
+                nodes.difference(now).filter(|id| listed.contains(id) && !self.is_excused(**id, *segment));
+            for id in lost {
+                // Deleted since with its topic, or expired: then nobody has to have it.
+                if !self.is_listed(*segment) {
+                    continue;
+                }
+                let others = listed.iter().filter(|other| now.contains(other)).count();
+                let is_first = *first_then == Some(*id) && first(*segment) == Some(*id);
+                inv_32::given_up(*segment, *id, others, is_first)?;
+            }
+        }
+        self.records.whole =
+            whole.into_iter().map(|(segment, nodes)| (segment, (nodes, first(segment)))).collect();
+        Ok(())
+    }
+
+    /// Whether the tables of whoever is furthest list a segment.
+    fn is_listed(&self, segment: SegmentId) -> bool {
+        self.furthest_tables().into_iter().any(|tables| tables.segment(segment).is_some())
+    }
+
     /// A seal was recorded.
     pub(super) fn audit_seal(&mut self, segment: SegmentId, listed: &Segment) -> Result<(), Violation> {
         if self.records.mix.is_none() {
@@ -103,18 +148,26 @@ impl World {
         }
         // What never took a record needs no copy.
         let Some(end) = listed.end().filter(|end| *end > listed.start) else { return Ok(()) };
-        let mut whole = 0;
-        for id in &listed.replicas {
-            let Some(node) = self.nodes.get(id) else {
-                whole += 1;
-                continue;
-            };
-            let held = platter::held(&node.disks[0])?;
-            let is_whole = held.get(&segment).is_some_and(|held| held.is_intact() && held.extent.end >= end);
-            whole += usize::from(is_whole || self.is_excused(*id, segment));
+        let all = listed.replicas.len();
+        let needed = seal_count(all);
+        let (mut whole, mut sound, mut fenced, mut by_primary) = (0, 0, 0, false);
+        for (at, id) in listed.replicas.iter().enumerate() {
+            let disk = self.nodes.get(id).map(|node| platter::held(&node.disks[0])).transpose()?;
+            let held = disk.as_ref().and_then(|disk| disk.get(&segment));
+            let is_excused = self.is_excused(*id, segment);
+            let is_intact = held.is_some_and(Held::is_intact);
+            let is_ended = |held: &Held| held.extent.epoch > Epoch(1) || held.extent.state == State::Sealed;
+            let is_fenced = held.is_some_and(is_ended);
+            let is_sealed = |held: &Held| held.extent.state == State::Sealed && held.extent.end == end;
+            whole +=
+                usize::from((is_intact && held.is_some_and(|held| held.extent.end >= end)) || is_excused);
+            sound += usize::from((is_intact && is_fenced) || is_excused);
+            fenced += usize::from(is_fenced || is_excused);
+            by_primary |= at == 0 && held.is_some_and(is_sealed);
         }
         self.summary.audits += 1;
-        inv_19::held(segment, end, whole, seal_count(listed.replicas.len()))
+        inv_15::chosen(segment, end, Fenced { sound, fenced, all, needed, by_primary })?;
+        inv_19::held(segment, end, whole, needed)
     }
 
     /// Copies were taken into the set of a sealed segment.
@@ -131,8 +184,14 @@ impl World {
         for id in joined {
             let Some(node) = self.nodes.get(id) else { continue };
             let held = platter::held(&node.disks[0])?;
-            let is_whole = held.get(&segment).is_some_and(|held| held.is_intact() && held.extent.end == end);
-            inv_29::complete(segment, *id, is_whole || self.is_excused(*id, segment))?;
+            let held = held.get(&segment);
+            let is_whole = held.is_some_and(|held| held.is_intact() && held.extent.end == end);
+            if self.is_excused(*id, segment) {
+                continue;
+            }
+            inv_30::counted(segment, *id, held.map(|held| &held.extent))?;
+            inv_29::complete(segment, *id, is_whole)?;
+            inv_33::sealed(segment, *id, held.map(|held| &held.extent), end)?;
         }
         Ok(())
     }
@@ -166,11 +225,8 @@ impl World {
             let Some(tables) = self.tables_of(topic) else { continue };
             for (segment, listed) in tables.segments() {
                 let Some(end) = listed.end() else { continue };
-                if listed.replicas.len() < wanted {
-                    let replicas = &listed.replicas;
-                    return Ok(Some(format!(
-                        "{segment} is on {replicas:?}, {wanted} of {factor} are wanted"
-                    )));
+                if let Some(short) = inv_34::short(segment, &listed.replicas, wanted) {
+                    return Ok(Some(short));
                 }
                 for id in &listed.replicas {
                     let held = disks.get(id).and_then(|disk| disk.get(&segment));
@@ -207,7 +263,8 @@ impl World {
 fn holders(disks: &Disks) -> Result<BTreeMap<Name, BTreeMap<SegmentId, BTreeSet<NodeId>>>, Violation> {
     let mut all: BTreeMap<Name, BTreeMap<SegmentId, BTreeSet<NodeId>>> = BTreeMap::new();
     for (id, disk) in disks {
-        for (segment, held) in disk {
+        // What is being made anew does not count, whatever it holds.
+        for (segment, held) in disk.iter().filter(|(_, held)| !held.extent.rebuilding) {
             for name in held.names()? {
                 all.entry(name).or_default().entry(*segment).or_default().insert(*id);
             }

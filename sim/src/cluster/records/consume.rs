@@ -162,7 +162,8 @@ pub(super) fn decoded(run: &Bytes) -> Result<Vec<Record>, Violation> {
     Ok(records)
 }
 
-fn brief(reply: &Reply) -> String {
+/// An answer in few words.
+pub(super) fn brief(reply: &Reply) -> String {
     match reply {
         Reply::Fetched(fetched) => {
             let cursor = Cursor::decode(&fetched.cursor).map(|cursor| cursor.tiles);

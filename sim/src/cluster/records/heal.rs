@@ -36,14 +36,20 @@ impl World {
             }
         }
         self.wait_for(|world| Ok(world.unread()))?;
+        self.heal_groups()?;
         let factor = self.records.mix.map_or(1, |mix| mix.factor);
         self.wait_for(|world| world.unsettled(factor))?;
+        self.records.is_closed = true;
+        self.wait_for(|world| {
+            let asked = world.records.waiting.values().next();
+            Ok(asked.map(|asked| format!("{asked:?} waits")))
+        })?;
         self.summary.records_due += u64::try_from(self.records.model.due_count()).unwrap_or(0);
         Ok(())
     }
 
     /// Lets time pass until nothing is missing.
-    fn wait_for(
+    pub(super) fn wait_for(
         &mut self,
         missing: impl Fn(&Self) -> Result<Option<String>, Violation>,
     ) -> Result<(), Violation> {

@@ -1,7 +1,7 @@
 //! Records in a cluster: clients write and read them on any node while everything goes wrong, and nothing that was
 //! acknowledged or read may ever be missing.
 //!
-//! Owns the clients ([`produce`], [`consume`]), what they were told ([`model`]), and the judges of what the tables say
+//! Owns the clients ([`produce`], [`consume`], [`groups`]), what they were told ([`model`]), and the judges of what the tables say
 //! ([`tables`]) and of what disks would hold if all power went now ([`platter`], [`audit`]). The world around it, its
 //! faults and its people are the cluster's. Topics of records are made here and are neither sealed nor removed, so that
 //! whatever was acknowledged is due in the end.
@@ -12,6 +12,7 @@
 mod audit;
 mod consume;
 mod damage;
+mod groups;
 mod heal;
 mod model;
 mod once;
@@ -23,7 +24,7 @@ mod tables;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use broker::{Config, Event, Reply, Request, RequestId};
+use broker::{Config, ConnectionId, Event, Reply, Request, RequestId};
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -36,6 +37,7 @@ use super::{Failure, Options, Summary, tell};
 use crate::invariants::{Violation, ensure};
 
 use self::consume::Reader;
+use self::groups::{Groups, What};
 use self::model::Model;
 use self::once::Once;
 use self::produce::Producer;
@@ -64,6 +66,7 @@ enum Asked {
     Produce { producer: usize, request: u64 },
     Name { producer: usize },
     Fetch { reader: usize },
+    Group { consumer: usize, what: What },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,12 +85,17 @@ pub(super) struct Records {
     producers: Vec<Producer>,
     once: Once,
     readers: Vec<Reader>,
+    groups: Groups,
     waiting: BTreeMap<(NodeId, RequestId), Waiting>,
     known: Known,
     /// Copies that were damaged on purpose and not found whole since.
     harmed: BTreeSet<(NodeId, SegmentId)>,
+    /// Which copies of sealed segments were whole when all disks were looked at last, and whose was the first.
+    whole: BTreeMap<SegmentId, (BTreeSet<NodeId>, Option<NodeId>)>,
     /// Nothing new is written any more.
     is_over: bool,
+    /// Nobody asks for anything any more.
+    is_closed: bool,
 }
 
 impl Default for Records {
@@ -100,10 +108,13 @@ impl Default for Records {
             producers: Vec::new(),
             once: Once::default(),
             readers: Vec::new(),
+            groups: Groups::default(),
             waiting: BTreeMap::new(),
             known: Known::default(),
             harmed: BTreeSet::new(),
+            whole: BTreeMap::new(),
             is_over: false,
+            is_closed: false,
         }
     }
 }
@@ -134,6 +145,11 @@ impl Records {
         self.mix.is_some()
     }
 
+    /// Whether there are groups, too.
+    pub(super) fn has_groups(&self) -> bool {
+        self.groups.is_on()
+    }
+
     /// What a node is told.
     pub(super) fn configure(&self, config: &mut Config) {
         let Some(mix) = self.mix else { return };
@@ -160,8 +176,20 @@ impl Records {
 
 /// Runs one seed of a cluster with records.
 pub fn run(seed: u64, options: Options) -> Result<Summary, Failure> {
+    run_with(seed, options, false)
+}
+
+/// The same with consumers that read as groups.
+pub fn run_groups(seed: u64, options: Options) -> Result<Summary, Failure> {
+    run_with(seed, options, true)
+}
+
+fn run_with(seed: u64, options: Options, with_groups: bool) -> Result<Summary, Failure> {
     let mut world = World::new(seed, options);
     world.records = Records::new(seed);
+    if with_groups {
+        world.records.groups = Groups::new(seed, world.records.topics.len());
+    }
     while world.nodes.len() < 3 && world.records.rng.random_bool(0.9) {
         world.add_node();
     }
@@ -183,6 +211,7 @@ impl World {
         if self.records.mix.is_some() {
             self.later(1_500_000, Happening::Records);
         }
+        self.begin_groups();
     }
 
     /// Clients do something, and something else a little later.
@@ -191,7 +220,7 @@ impl World {
         let pause = self.records.rng.random_range(500..pause);
         self.later(pause, Happening::Records);
         self.no_client_waits_long()?;
-        if self.is_story && !self.healing {
+        if self.records.is_closed || (self.is_story && !self.healing) {
             return Ok(());
         }
         match self.records.rng.random_range(0..100) {
@@ -231,11 +260,12 @@ impl World {
     /// A client asks a node.
     fn ask_for(&mut self, id: NodeId, asked: Asked, wait_ms: u32, request: Request) -> Result<(), Violation> {
         let number = self.number();
+        let numbered = |number: usize| ConnectionId(u64::try_from(number).unwrap_or(u64::MAX));
         let connection = match asked {
-            Asked::Produce { producer, .. } | Asked::Name { producer } => 100 + producer,
-            Asked::Fetch { reader } => 200 + reader,
+            Asked::Produce { producer, .. } | Asked::Name { producer } => numbered(100 + producer),
+            Asked::Fetch { reader } => numbered(200 + reader),
+            Asked::Group { consumer, .. } => self.consumer_connection(consumer),
         };
-        let connection = broker::ConnectionId(u64::try_from(connection).unwrap_or(u64::MAX));
         let request_id = RequestId { connection, number };
         self.say(|| format!("client asks node {id}: {asked:?}"));
         self.records.waiting.insert((id, request_id), Waiting { asked, at: self.now, wait_ms });
@@ -250,6 +280,9 @@ impl World {
         request: RequestId,
         reply: &Reply,
     ) -> Option<Result<(), Violation>> {
+        if self.is_forsaken(id, request) {
+            return Some(Ok(()));
+        }
         let waiting = self.records.waiting.remove(&(id, request))?;
         self.note(request.number);
         Some(match waiting.asked {
@@ -260,6 +293,7 @@ impl World {
             Asked::Produce { producer, request } => self.produced(id, producer, request, reply),
             Asked::Name { producer } => self.named(producer, Some(reply)),
             Asked::Fetch { reader } => self.fetched(id, reader, reply),
+            Asked::Group { consumer, what } => self.consumer_heard(id, consumer, (what, waiting.at), reply),
         })
     }
 
@@ -276,6 +310,7 @@ impl World {
                     self.named(producer, None).expect("what was never heard contradicts nothing");
                 }
                 Some(Asked::Fetch { reader }) => self.records.readers[reader].waits = false,
+                Some(Asked::Group { consumer, what }) => self.consumer_unheard(consumer, what),
                 None => {}
             }
         }

@@ -113,6 +113,38 @@ impl Model {
         progress: &mut Progress,
         record: &Record,
     ) -> Result<(), Violation> {
+        let name = self.known(topic, record)?;
+        let again = !progress.seen.insert(name);
+        if self.requests.get(&name.0).is_some_and(|sent| sent.repeats) {
+            inv_53::once(shown(name), again)?;
+        }
+        inv_10::not_twice(shown(name), again)?;
+        self.read_on(topic, progress, name, record)
+    }
+
+    /// Somebody who reads as a group is given a record, which may be again what one of it was given. Returns which, and
+    /// whether it is.
+    pub(super) fn read_for_group(
+        &mut self,
+        topic: usize,
+        progress: &mut Progress,
+        record: &Record,
+    ) -> Result<(Name, bool), Violation> {
+        let name = self.known(topic, record)?;
+        if !progress.seen.insert(name) {
+            return Ok((name, true));
+        }
+        self.read_on(topic, progress, name, record)?;
+        Ok((name, false))
+    }
+
+    /// Where a record that was read stands among those of its key.
+    pub(super) fn place(&self, name: Name) -> Option<usize> {
+        self.places.get(&name).copied()
+    }
+
+    /// Which record it is, if somebody sent it to that topic.
+    fn known(&self, topic: usize, record: &Record) -> Result<Name, Violation> {
         let name = name_in(&record.value);
         let sent = name.and_then(|name| Some((name, self.requests.get(&name.0)?)));
         let place = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
@@ -125,11 +157,17 @@ impl Model {
         if sent.told == Some(Told::Refused) {
             inv_04::check(shown(name), sent.refusal)?;
         }
-        let again = !progress.seen.insert(name);
-        if sent.repeats {
-            inv_53::once(shown(name), again)?;
-        }
-        inv_10::not_twice(shown(name), again)?;
+        Ok(name)
+    }
+
+    /// The next record of whoever was not given it before.
+    fn read_on(
+        &mut self,
+        topic: usize,
+        progress: &mut Progress,
+        name: Name,
+        record: &Record,
+    ) -> Result<(), Violation> {
         self.due.entry(topic).or_default().insert(name);
         let Some(key) = record.key.clone() else {
             self.places.insert(name, 0);

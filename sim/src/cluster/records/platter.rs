@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use storage::disk::Disk;
 use storage::format::batch::Batch;
-use storage::store::{Action, Config, Extent, Reply, Request, RequestId, State, Status, Store};
+use storage::store::{Action, Config, Extent, Reply, Request, RequestId, Status, Store};
 use types::{Instant, SegmentId};
 
 use super::consume::decoded;
 use super::model::{Name, name_in};
 use crate::disk::{Faults, Found, Side, SimDisk};
-use crate::invariants::{Violation, ensure};
+use crate::invariants::{Violation, ensure, inv_30};
 
 /// Bytes asked for in one read.
 const READ_BYTES: usize = 1 << 20;
@@ -31,7 +31,7 @@ pub(super) struct Held {
 impl Held {
     /// Whether it may answer for what it holds.
     pub(super) fn is_intact(&self) -> bool {
-        !self.is_damaged && !matches!(self.extent.state, State::Latched(_))
+        !self.is_damaged && inv_30::answers(&self.extent)
     }
 
     /// The records in it, by name.

@@ -8,12 +8,13 @@ use rand::{Rng, SeedableRng};
 use storage::segment::layout;
 use types::{NodeId, SegmentId};
 
-use super::Records;
 use super::model::Model;
 use super::produce::Producer;
+use super::{Records, platter};
 use crate::cluster::client::Op;
 use crate::cluster::world::{Happening, Setup, World};
 use crate::cluster::{Failure, Options, Summary, tell};
+use crate::disk::Side;
 use crate::invariants::{Violation, ensure};
 
 const STEP: u64 = 20_000;
@@ -120,4 +121,43 @@ pub fn one_lags_one_is_deleted(seed: u64, options: Options) -> Result<Summary, F
         world.later(1, Happening::Boot(primary));
         world.heal()
     })
+}
+
+/// The same, and the primary loses power while the copy that was deleted is there again and lacks what its predecessor
+/// held. Beside one that lags it must not be taken for one that never held more.
+pub fn one_lags_one_is_made_anew(seed: u64, options: Options) -> Result<Summary, Failure> {
+    let mut world = three(seed, options);
+    tell(&mut world, |world| {
+        let (segment, [primary, deleted, lags]) = world.one_segment()?;
+        for (from, to) in [(primary, lags), (lags, primary)] {
+            world.network.links.cut.insert((from, to));
+        }
+        world.store(primary, 5)?;
+        world.end(deleted, true);
+        let dir = layout::dir(segment).as_str().to_owned();
+        world.node(deleted).disks[0].uproot(&dir);
+        world.records.harmed.insert((deleted, segment));
+        world.boot(deleted)?;
+        let deadline = world.now + 20_000_000;
+        while !world.is_made_anew(deleted, segment, &dir)? {
+            ensure(world.now < deadline, "STORY", || "the copy is never made anew".to_owned())?;
+            let until = world.now + 100;
+            world.run_until(until)?;
+        }
+        world.end(primary, true);
+        world.calm_network();
+        let until = world.now + 15_000_000;
+        world.run_until(until)?;
+        world.later(1, Happening::Boot(primary));
+        world.heal()
+    })
+}
+
+impl World {
+    /// Whether a node's disk has a copy again that would be there after a power cut.
+    fn is_made_anew(&self, id: NodeId, segment: SegmentId, dir: &str) -> Result<bool, Violation> {
+        let disk = &self.nodes[&id].disks[0];
+        let is_named = disk.list(Side::Platter).keys().any(|path| path.starts_with(dir));
+        Ok(is_named && platter::held(disk)?.contains_key(&segment))
+    }
 }

@@ -14,21 +14,21 @@ use crate::store::{Error, FailReason, Notice, Reply, RequestId};
 
 impl Copy {
     /// Why the copy takes no append under `epoch`, if it does not.
-    fn refusal(&self, epoch: Epoch) -> Option<Error> {
+    fn refusal(&self, desk: &Desk, epoch: Epoch) -> Option<Error> {
         if let Some(reason) = self.meta.latched {
             return Some(Error::Latched(reason));
         }
         if self.meta.sealed_at.is_some() {
             return Some(Error::Sealed { end: self.meta.durable_end });
         }
-        if epoch < self.meta.epoch {
+        if epoch < self.meta.epoch && !desk.config.has_bug(Bug::AppendPastFence) {
             return Some(Error::Fenced { epoch: self.meta.epoch });
         }
         self.log.as_ref().and_then(|log| log.stopped).map(Error::Latched)
     }
 
     pub(super) fn append(&mut self, desk: &mut Desk, id: RequestId, epoch: Epoch, batch: Batch) {
-        if let Some(error) = self.refusal(epoch) {
+        if let Some(error) = self.refusal(desk, epoch) {
             return desk.reply(id, Reply::Failed(error));
         }
         let segment = self.meta.segment;

@@ -1,0 +1,26 @@
+//! Groups in whole clusters under seeds: a fast set on every build, the checker checked, and one seed in two processes.
+
+mod common;
+
+use malachi_sim::cluster::{Options, Summary, records};
+
+use common::seeds;
+
+#[test]
+fn six_seeds_give_every_group_everything() {
+    let mut total = Summary::default();
+    for seed in 0..6 {
+        match records::run_groups(seed, Options::default()) {
+            Ok(summary) => total.add(summary),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    // So much happens in them that their silence means something.
+    assert!(total.given > 4000 && total.given_again > 50 && total.commits > 400, "{total:?}");
+    assert!(total.left > 20 && total.consumers_failed > 15, "{total:?}");
+}
+
+#[test]
+fn one_seed_gives_one_trace_in_two_processes() {
+    seeds::one_trace_in_two_processes("groups", 3, 2);
+}
