@@ -12,17 +12,18 @@ extern crate malachi_client as client;
 #[path = "../metadata/cluster.rs"]
 mod cluster;
 
-use std::collections::VecDeque;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use client::{Client, Error, Fetch, Record};
+use client::{Client, Error, Fetch, RangeState, Record};
 
 use cluster::{Cluster, NODES};
 
 /// Splits under way at a time, each on a connection of its own.
 const SPLITTERS: usize = 16;
+/// Longest time for all ranges.
+const SPLIT_MAX: Duration = Duration::from_secs(1200);
 /// Longest wait for a node to serve.
 const SERVE_MAX: Duration = Duration::from_secs(300);
 
@@ -41,29 +42,43 @@ fn say(what: &str, took: Duration) {
     line(&format!("{what:<60} {:>9.0} ms", took.as_secs_f64() * 1e3));
 }
 
-/// Splits until the topic has so many ranges.
-async fn wide(cluster: &Cluster, ranges: usize) -> Result<(), Error> {
+/// Splits until the topic has so many ranges. What is refused is tried again in the next round, as the topic is by then.
+async fn wide(cluster: &Cluster, wanted: usize) -> Result<(), Error> {
     let leader = cluster.leader().await;
     let mut clients = Vec::new();
     for _ in 0..SPLITTERS {
         clients.push(cluster.client(leader).await?);
     }
-    clients[0].create_topic("wide", 20).await?;
-    let (mut active, mut count) = (VecDeque::from([0]), 1);
-    while count < ranges {
-        let round: Vec<u64> = active.drain(..active.len().min(SPLITTERS).min(ranges - count)).collect();
-        count += round.len();
+    let began = Instant::now();
+    loop {
+        assert!(began.elapsed() < SPLIT_MAX, "the topic does not get its ranges");
+        drop(clients[0].create_topic("wide", 20).await);
+        let Ok((_, ranges)) = clients[0].topic("wide").await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let active: Vec<u64> = ranges
+            .iter()
+            .filter(|range| range.state == RangeState::Active)
+            .map(|range| range.range)
+            .collect();
+        if active.len() >= wanted {
+            return Ok(());
+        }
+        let due = active.len().min(wanted - active.len());
         let mut tasks = Vec::new();
-        for (range, client) in round.into_iter().zip(&clients) {
-            let client = client.clone();
-            tasks.push(tokio::spawn(async move { client.split_range("wide", range).await }));
+        for (index, client) in clients.iter().enumerate() {
+            let (client, own) = (client.clone(), active[..due].to_vec());
+            tasks.push(tokio::spawn(async move {
+                for range in own.into_iter().skip(index).step_by(SPLITTERS) {
+                    drop(client.split_range("wide", range).await);
+                }
+            }));
         }
         for task in tasks {
-            let (left, right) = task.await.expect("no panic")?;
-            active.extend([left, right]);
+            task.await.expect("no panic");
         }
     }
-    Ok(())
 }
 
 /// Records for so many keys, again until they are stored.
@@ -103,6 +118,8 @@ async fn served(cluster: &Cluster, node: usize, began: Instant) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     say(&format!("  node {node}: gives records"), began.elapsed());
+    let spent = cluster.processor_seconds().get(node).copied().unwrap_or_default();
+    line(&format!("  node {node}: {spent:.1} s of processor time by then"));
 }
 
 #[tokio::main]
