@@ -38,7 +38,7 @@ pub use tcp::{
 pub use tcp::{Tls, TlsFiles, TlsUnusable};
 pub use types::record::{Header, Record};
 pub use types::{NodeId, VnodeId};
-pub use wire::request::{Depth, Fetch, NodeChange, Produce, ProduceBatch, Subject};
+pub use wire::request::{Depth, Fetch, NodeChange, Produce, ProduceBatch, ProduceOnce, Subject};
 pub use wire::response::{
     BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Flag, FlagEnabled, Flags,
     Grant, GroupInfo, GroupMember, GroupNames, Hello, MemberInfo, NodeChanged, NodeHealth, NodeState, Page,

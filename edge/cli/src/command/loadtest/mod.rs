@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use client::{Batch, Client, Error, Options, Reason};
+use client::{Batch, Client, Error, Options, Payload, Reason, Request};
 use tokio::task::JoinSet;
 
 use self::mark::{Mark, Marks};
@@ -96,6 +96,9 @@ pub(crate) struct Args {
     /// Latencies kept for percentiles
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
+    /// Send requests without stamps, as clients that do not repeat themselves do
+    #[arg(long)]
+    no_idempotence: bool,
     /// Use the operations that carry checksums
     #[arg(long)]
     checksums: bool,
@@ -192,6 +195,14 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let run = Arc::new(run);
 
     let mut works: Vec<Work> = (0..run.args.connections).map(|n| Work::new(&run, n)).collect();
+    let stamps = !run.args.no_idempotence
+        && client.server().is_some_and(|server| server.features & client::features::ONCE != 0);
+    for work in works.iter_mut().filter(|work| stamps && work.appends()) {
+        let asked = client.call(Request::NewProducer { topic: Some(run.topic.clone().into()) }).await;
+        if let Payload::Producer { id, now_ms } = asked.map_err(|error| run.args.connect.explain(error))? {
+            work.name(id, now_ms);
+        }
+    }
     if run.args.warmup > 0 {
         progress.say(&"warming up");
         works = load(&run, works, Duration::from_secs(run.args.warmup)).await?.0;

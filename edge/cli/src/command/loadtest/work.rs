@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use client::{Batch, Fetch, Payload, ProduceBatch, Request, Response};
+use client::{Batch, Fetch, Payload, ProduceBatch, ProduceOnce, Request, Response};
 use types::record::Walk;
+use types::{ProducerEpoch, ProducerId, Stamp, WallTime};
 
 use super::Run;
 use super::mark::{self, Mark, Marks};
@@ -20,6 +21,8 @@ pub(super) struct Work {
     /// Where the next fetch goes on.
     cursor: Option<Bytes>,
     value: Vec<u8>,
+    /// With stamps: who it is, what time it was when it was told, and when that was.
+    producer: Option<(ProducerId, u64, Instant)>,
 }
 
 /// What a request is remembered by.
@@ -34,7 +37,25 @@ pub(super) struct Ticket {
 impl Work {
     pub(super) fn new(run: &Arc<Run>, connection: u32) -> Self {
         let value = vec![0; run.args.record_size];
-        Self { run: Arc::clone(run), connection, marks: Marks::new(connection), cursor: None, value }
+        let (marks, cursor, producer) = (Marks::new(connection), None, None);
+        Self { run: Arc::clone(run), connection, marks, cursor, value, producer }
+    }
+
+    /// From now on its requests bear stamps.
+    pub(super) fn name(&mut self, id: u64, now_ms: u64) {
+        self.producer = Some((ProducerId(id), now_ms, Instant::now()));
+    }
+
+    /// The stamp of a request; nothing is ever sent again, so that all before it may be forgotten in a closed loop.
+    fn stamp(&self, first: u64) -> Option<Stamp> {
+        let (producer, now_ms, at) = self.producer?;
+        // No run is so long that it numbers more.
+        let first = u32::try_from(first).ok()?;
+        first.checked_add(self.run.args.batch)?;
+        let since = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let settled = if self.run.args.rate == 0 { first } else { 0 };
+        let born = WallTime(now_ms.saturating_add(since).max(1));
+        Some(Stamp { producer, epoch: ProducerEpoch(0), first, settled, born })
     }
 
     pub(super) fn connection(&self) -> u32 {
@@ -87,7 +108,9 @@ impl Work {
             batch.push_parts(Some(&key), &self.value, timestamp);
         }
         let produce = batch.into_produce(Some(Bytes::copy_from_slice(self.run.topic.as_bytes())));
-        let request = if args.checksums {
+        let request = if let Some(stamp) = self.stamp(first) {
+            Request::ProduceOnce(ProduceOnce { stamp, batch: ProduceBatch::of(produce) })
+        } else if args.checksums {
             Request::ProduceBatch(ProduceBatch::of(produce))
         } else {
             Request::Produce(produce)
