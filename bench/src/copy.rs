@@ -82,7 +82,7 @@ impl Written {
     pub(crate) fn append(&mut self, payloads: &Payloads) -> Request {
         let batch = self.batch(payloads, self.asked);
         self.asked += 1;
-        Request::Append { segment: self.segment, epoch: EPOCH, batch }
+        Request::Append { segment: self.segment, epoch: EPOCH, batches: vec![batch] }
     }
 
     /// Takes the reply to the oldest append that has none.

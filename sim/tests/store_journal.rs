@@ -104,10 +104,11 @@ fn who_waits_for_a_file_that_cannot_be_written_is_told() {
     store.disk.faults_mut().capacity_bytes = Some(0);
     let large = store.append_request(segment(0), &[1; 500]);
     store.send(large);
-    let Request::Append { batch, .. } = store.append_request(segment(0), &[2; 500]) else { unreachable!() };
-    let mut batch = batch;
-    batch.header.base_offset = Offset(2);
-    store.send(Request::Append { segment: segment(0), epoch: Epoch(1), batch });
+    let Request::Append { mut batches, .. } = store.append_request(segment(0), &[2; 500]) else {
+        unreachable!()
+    };
+    batches[0].header.base_offset = Offset(2);
+    store.send(Request::Append { segment: segment(0), epoch: Epoch(1), batches });
     let reply = store.call(Request::Seal { segment: segment(0), end: Offset(1), at: WallTime(1) });
     assert!(matches!(reply, Reply::Failed(Error::Storage(_))), "{reply:?}");
     // With room for what the journal has, the copy can be ended where it was acknowledged.

@@ -28,7 +28,7 @@ fn append(range: u64, base: u64, payload: &'static [u8]) -> Request {
         payload_crc: Seed::of(segment).crc(payload),
     };
     let batch = Batch { header, payload: payload.into() };
-    Request::Append { segment, epoch: Epoch(1), batch }
+    Request::Append { segment, epoch: Epoch(1), batches: vec![batch] }
 }
 
 /// Asks the same of every copy at one time; gives the answers, and how many files were open at most.

@@ -154,12 +154,21 @@ impl Node {
                     (follower, round, request)
                 }
                 Wish::Send { follower, round, batch } => {
-                    (follower, round, store::Request::Append { segment, epoch: EPOCH_FIRST, batch })
+                    self.send_to_follower(segment, follower, round, batch);
+                    continue;
                 }
             };
             let crew = self.ranges.get(&id).and_then(|range| range.crew.as_deref());
             let Some(holder) = crew.and_then(|crew| crew.replicas.get(follower).copied()) else { return };
             self.core.ask_copy(holder, Owner::Follow { segment, follower, round, bulk: false }, request);
+        }
+    }
+
+    fn send_to_follower(&mut self, segment: SegmentId, follower: usize, round: u32, batch: Batch) {
+        let holder = self.crew(segment).and_then(|crew| crew.replicas.get(follower).copied());
+        let owner = Owner::Follow { segment, follower, round, bulk: false };
+        if let Some(holder) = holder {
+            self.core.append_to_copy(holder, owner, segment, batch);
         }
     }
 
@@ -204,7 +213,7 @@ impl Node {
         let (count, lane) = crew.primary.read(now, follower, round, &pieces);
         let owner = Owner::Follow { segment, follower, round, bulk: lane == Lane::Bulk };
         for batch in batches.into_iter().take(count) {
-            self.core.ask_copy(holder, owner, store::Request::Append { segment, epoch: EPOCH_FIRST, batch });
+            self.core.append_to_copy(holder, owner, segment, batch);
         }
         if failed {
             return self.abandon(segment.range);

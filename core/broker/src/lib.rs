@@ -28,6 +28,7 @@ mod elsewhere;
 mod ending;
 pub mod fetch;
 mod followers;
+mod gather;
 pub mod gauges;
 mod groups;
 pub mod healing;

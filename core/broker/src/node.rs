@@ -4,7 +4,8 @@
 //! nothing about topics, records or positions.
 //!
 //! Invariants:
-//! - a step runs to completion: when it returns, everything that can be answered now is in the actions;
+//! - a step runs to completion: when the flush behind it returns, everything that can be answered now is in the
+//!   actions;
 //! - no client request is looked at before both directories were recovered and the users that have to be there
 //!   are, or could not be made;
 //! - the metadata begins anew only over a log directory without a copy.
@@ -27,6 +28,7 @@ use crate::event::{Admin, ConnectionId, Event, PeerEvent, Request, RequestId, Vo
 use crate::explain::Explains;
 use crate::fetch::Parked;
 use crate::followers::Looks;
+use crate::gather::Gathered;
 use crate::groups::{Attending, Groups};
 use crate::healing::Healing;
 use crate::late::Late;
@@ -144,6 +146,8 @@ pub(crate) struct Core {
     pub(crate) liveness: Liveness,
     /// Questions about copies of other nodes, and of other nodes about copies of this one.
     pub(crate) copies: Copies,
+    /// Appends that go out at the end of the burst.
+    pub(crate) gathered: Gathered,
     pub(crate) avoided: Avoided,
     store: Store,
     store_actions: Vec<store::Action>,
@@ -199,7 +203,8 @@ impl Node {
         }
     }
 
-    /// Feeds one event to the node and appends what must be done about it to `actions`.
+    /// Feeds one event to the node and appends what must be done about it to `actions`; what is due by now, and what
+    /// goes out together, waits for [`flush`](Self::flush).
     pub fn step(&mut self, now: Instant, event: Event, actions: &mut Actions) {
         std::mem::swap(&mut self.core.out, actions);
         self.core.now = now;
@@ -207,25 +212,41 @@ impl Node {
         if self.phase != Phase::Stopped {
             self.take(event);
             self.settle();
-            self.keep_time();
         }
         std::mem::swap(&mut self.core.out, actions);
     }
 
-    /// Sends what the steps since the last call have gathered to the disk, and hands on what that makes known.
+    /// Sends what the steps since the last call have gathered to the disk and to other nodes, hands on what that makes
+    /// known, and does what is due.
     ///
     /// Whoever drives the node calls this after each burst of events: the appends of a burst share their sync.
     pub fn flush(&mut self, actions: &mut Actions) {
         std::mem::swap(&mut self.core.out, actions);
         loop {
+            self.send_gathered();
             self.core.store.flush(&mut self.core.store_actions);
-            if self.core.store_actions.is_empty() {
+            let is_silent = self.core.store_actions.is_empty();
+            self.settle();
+            if !is_silent || self.has_gathered() {
+                continue;
+            }
+            // What is due may be an append.
+            self.keep_time();
+            if !self.has_gathered() {
                 break;
             }
-            self.settle();
         }
-        self.keep_time();
         std::mem::swap(&mut self.core.out, actions);
+    }
+
+    /// Whether something waits for the end of the burst.
+    fn has_gathered(&self) -> bool {
+        !self.core.gathered.is_empty() || self.outlets.has_gathered()
+    }
+
+    fn send_gathered(&mut self) {
+        self.send_parts();
+        self.core.send_gathered();
     }
 
     fn take(&mut self, event: Event) {
@@ -342,8 +363,12 @@ impl Node {
     fn store_reply(&mut self, owner: Owner, reply: store::Reply) {
         use store::Reply as R;
         match (owner, reply) {
-            (Owner::Append { segment, end }, R::Appended { .. }) => self.appended(segment, end, Ok(())),
-            (Owner::Append { segment, end }, R::Failed(error)) => self.appended(segment, end, Err(error)),
+            (Owner::Append { segment, from, end }, R::Appended { .. }) => {
+                self.appended(segment, from..end, Ok(()));
+            }
+            (Owner::Append { segment, from, end }, R::Failed(error)) => {
+                self.appended(segment, from..end, Err(error));
+            }
             (Owner::Create(segment), R::Created) => self.created(segment, Ok(())),
             (Owner::Create(segment), R::Failed(error)) => self.created(segment, Err(error)),
             (Owner::Fence(segment), R::Fenced(extent)) => self.fenced(segment, Ok(extent)),
@@ -578,6 +603,7 @@ impl Core {
             meta: Meta::new(&config),
             liveness: Liveness::new(config.node),
             copies: Copies::default(),
+            gathered: Gathered::default(),
             avoided: Avoided::default(),
             store: Store::new(config.store.clone()),
             store_actions: Vec::new(),
@@ -616,6 +642,9 @@ impl Core {
 
     /// Asks the store for something; the reply goes to `owner`.
     pub(crate) fn ask(&mut self, owner: Owner, request: store::Request) {
+        if !self.gathered.is_empty() && request.changes_copy() {
+            self.send_gathered_to(self.config.node, request.segment());
+        }
         let id = store::RequestId(self.request_next);
         self.request_next += 1;
         self.owners.insert(id, owner);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use metadata::vnode::RangeState;
 use peer::Message;
-use peer::message::part::{Append, AppendReply, Doubt, Refusal};
+use peer::message::part::{self, Append, AppendReply, Doubt, Outcome, Refusal};
 use types::{Instant, NodeId, RangeId, RangeSeq, TopicId, limits};
 
 use crate::action::Action;
@@ -39,7 +39,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(crate) struct Outlets {
     ranges: BTreeMap<RangeId, Outlet>,
-    asks: BTreeMap<AskId, RangeId>,
+    asks: BTreeMap<AskId, Asked>,
+    /// What goes out at the end of the burst.
+    gathered: BTreeMap<RangeId, Gathered>,
     loads: BTreeMap<NodeId, Sending>,
     /// Ranges with something to send.
     waiting: BTreeSet<RangeId>,
@@ -52,6 +54,23 @@ pub(crate) struct Outlets {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sending {
     parts: usize,
+    bytes: usize,
+}
+
+/// A question with parts that have no outcome.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    range: RangeId,
+    /// How many.
+    parts: usize,
+}
+
+/// Parts that go together.
+#[derive(Debug)]
+struct Gathered {
+    to: NodeId,
+    ask: AskId,
+    parts: Vec<part::Part>,
     bytes: usize,
 }
 
@@ -161,8 +180,11 @@ impl Outlets {
         let Some(outlet) = self.ranges.get(&id) else { return false };
         let (parts, of_range) = (outlet.sent.len(), outlet.sent_bytes);
         let load = self.loads.get(&to).copied().unwrap_or_default();
-        // Whoever has not taken one yet may refuse one and take the next: then the first could not be sent again.
-        let parts_max = if outlet.stored.is_some() { limits::OUTLET_PARTS_MAX } else { 1 };
+        // Whoever has not taken one yet may refuse one message and take the next: then what was in the first could not
+        // be sent again. Of one message nothing is taken behind what was refused.
+        let asked = outlet.sent.front().map(|sent| sent.ask);
+        let opens = outlet.stored.is_some() || asked == self.gathered.get(&id).map(|gathered| gathered.ask);
+        let parts_max = if opens { limits::OUTLET_PARTS_MAX } else { 1 };
         let fits = parts < parts_max
             && of_range.saturating_add(bytes) <= limits::OUTLET_BYTES_MAX
             && load.bytes.saturating_add(bytes) <= limits::OUTLET_BYTES_PER_NODE_MAX;
@@ -170,7 +192,16 @@ impl Outlets {
         fits || (parts == 0 && load.bytes < limits::OUTLET_BYTES_PER_NODE_MAX)
     }
 
-    fn send(&mut self, id: RangeId, to: NodeId, ask: AskId) -> Option<Append> {
+    /// The question that the next part may go with, with room for so many bytes.
+    fn gathering(&self, id: RangeId, to: NodeId, bytes: usize) -> Option<AskId> {
+        let gathered = self.gathered.get(&id)?;
+        let fits = gathered.parts.len() < limits::OUTLET_PARTS_MAX
+            && gathered.bytes.saturating_add(bytes) <= limits::OUTLET_GROUP_BYTES;
+        (gathered.to == to && fits).then_some(gathered.ask)
+    }
+
+    /// Puts the next part of a range to those that go out at the end of the burst, under `ask`.
+    fn gather(&mut self, id: RangeId, to: NodeId, ask: AskId) -> Option<()> {
         let outlet = self.ranges.get_mut(&id)?;
         let queued = outlet.queue.pop_front()?;
         let bytes = queued.bytes();
@@ -184,15 +215,29 @@ impl Outlets {
         let load = self.loads.entry(to).or_default();
         load.parts += 1;
         load.bytes += bytes;
-        self.asks.insert(ask, id);
-        Some(Append { range: id, count, crc, records, stamp })
+        self.asks.entry(ask).or_insert(Asked { range: id, parts: 0 }).parts += 1;
+        let new = || Gathered { to, ask, parts: Vec::new(), bytes: 0 };
+        let gathered = self.gathered.entry(id).or_insert_with(new);
+        gathered.parts.push(part::Part { count, crc, records, stamp });
+        gathered.bytes += bytes;
+        Some(())
     }
 
-    /// What is answered, with the range and its place among what was sent.
+    /// Whether something waits for the end of the burst.
+    pub(crate) fn has_gathered(&self) -> bool {
+        !self.gathered.is_empty()
+    }
+
+    /// The part whose outcome comes next, with the range and its place among what was sent.
     fn answered(&mut self, ask: AskId) -> Option<(RangeId, usize)> {
-        let id = self.asks.remove(&ask)?;
+        let asked = self.asks.get_mut(&ask)?;
+        let id = asked.range;
+        asked.parts -= 1;
+        if asked.parts == 0 {
+            self.asks.remove(&ask);
+        }
         let outlet = self.ranges.get(&id)?;
-        let at = outlet.sent.iter().position(|sent| sent.ask == ask)?;
+        let at = outlet.sent.iter().position(|sent| sent.ask == ask && !sent.refused)?;
         let bytes = outlet.sent[at].queued.bytes();
         if let Some(to) = outlet.target
             && let Some(load) = self.loads.get_mut(&to)
@@ -340,10 +385,26 @@ impl Node {
             self.outlet_tidy(id);
             return self.give_up(too_large, produce::Error::TooLarge);
         }
-        let ask = self.core.meta.ask_id();
-        if let Some(append) = self.outlets.send(id, to, ask) {
-            let message = Message::Append(append);
+        let bytes = first.map_or(0, Queued::bytes);
+        let ask = self.outlets.gathering(id, to, bytes).unwrap_or_else(|| {
+            self.send_parts_of(id);
+            self.core.meta.ask_id()
+        });
+        self.outlets.gather(id, to, ask);
+    }
+
+    /// Sends what was gathered for one range.
+    fn send_parts_of(&mut self, id: RangeId) {
+        if let Some(Gathered { to, ask, parts, .. }) = self.outlets.gathered.remove(&id) {
+            let message = Message::Append(Append { range: id, parts });
             self.core.out.push(Action::Ask { to, ask, message, within: ANSWER_WITHIN });
+        }
+    }
+
+    /// Sends everything that was gathered in the burst.
+    pub(crate) fn send_parts(&mut self) {
+        while let Some(id) = self.outlets.gathered.keys().next().copied() {
+            self.send_parts_of(id);
         }
     }
 
@@ -374,9 +435,19 @@ impl Node {
 
     /// A node answered what it was sent, or will not.
     pub(crate) fn outlet_answered(&mut self, ask: AskId, reply: Option<AppendReply>) {
+        let Some(Asked { range, parts }) = self.outlets.asks.get(&ask).copied() else { return };
+        let mut outcomes = reply.map(|reply| reply.0).unwrap_or_default().into_iter();
+        for _ in 0..parts {
+            self.part_answered(ask, outcomes.next());
+        }
+        self.outlet_on(range);
+    }
+
+    /// One part has its outcome, in the order in which they were sent.
+    fn part_answered(&mut self, ask: AskId, outcome: Option<Outcome>) {
         let Some((id, at)) = self.outlets.answered(ask) else { return };
         let resume_at = self.core.now.plus(LOOK_EVERY);
-        let gives_way = matches!(reply, Some(AppendReply::NotStored(Refusal::NotPrimary { hint: Some(_) })))
+        let gives_way = matches!(outcome, Some(Outcome::NotStored(Refusal::NotPrimary { hint: Some(_) })))
             && self.core.meta.of(id.topic).active_segment(id).is_none();
         let Some(outlet) = self.outlets.ranges.get_mut(&id) else { return };
         if let Some(target) = outlet.target.filter(|_| gives_way) {
@@ -385,29 +456,29 @@ impl Node {
         let number = outlet.sent[at].queued.number;
         let is_late = outlet.stored > Some(number);
         let mut given_up = Vec::new();
-        let outcome = match reply {
-            Some(AppendReply::Stored { count }) => {
+        let outcome = match outcome {
+            Some(Outcome::Stored { count }) => {
                 let all = count == outlet.sent[at].queued.request.records.count;
                 given_up = outlet.stored_up_to(number);
                 Some(if all { Ok(count) } else { Err(produce::Error::Storage) })
             }
             // It may be stored: what was accepted before it must not come behind it.
-            Some(AppendReply::Unknown(Doubt::Storage)) => {
+            Some(Outcome::Unknown(Doubt::Storage)) => {
                 given_up = outlet.stored_up_to(number);
                 Some(Err(produce::Error::Storage))
             }
-            Some(AppendReply::Unknown(Doubt::Timeout)) | None => {
+            Some(Outcome::Unknown(Doubt::Timeout)) | None => {
                 given_up = outlet.stored_up_to(number);
                 Some(Err(produce::Error::Unanswered))
             }
-            Some(AppendReply::NotStored(Refusal::Overloaded)) => Some(Err(produce::Error::Overloaded)),
-            Some(AppendReply::NotStored(Refusal::Forgotten)) => Some(Err(produce::Error::Forgotten)),
-            Some(AppendReply::NotStored(Refusal::Fenced)) => Some(Err(produce::Error::Fenced)),
-            Some(AppendReply::NotStored(Refusal::InsufficientDomains)) => {
+            Some(Outcome::NotStored(Refusal::Overloaded)) => Some(Err(produce::Error::Overloaded)),
+            Some(Outcome::NotStored(Refusal::Forgotten)) => Some(Err(produce::Error::Forgotten)),
+            Some(Outcome::NotStored(Refusal::Fenced)) => Some(Err(produce::Error::Fenced)),
+            Some(Outcome::NotStored(Refusal::InsufficientDomains)) => {
                 Some(Err(produce::Error::InsufficientDomains))
             }
-            Some(AppendReply::NotStored(_)) if is_late => Some(Err(produce::Error::Unavailable)),
-            Some(AppendReply::NotStored(
+            Some(Outcome::NotStored(_)) if is_late => Some(Err(produce::Error::Unavailable)),
+            Some(Outcome::NotStored(
                 Refusal::NotPrimary { .. }
                 | Refusal::Sealed
                 | Refusal::NoSuchTopic
@@ -420,7 +491,7 @@ impl Node {
             }
         };
         // What was given up lay before it.
-        let at = outlet.sent.iter().position(|sent| sent.ask == ask);
+        let at = outlet.sent.iter().position(|sent| sent.queued.number == number);
         let settled = outcome.and_then(|outcome| Some((outlet.take_sent(at?)?, outcome)));
         outlet.take_back(resume_at);
         self.outlet_tidy(id);
@@ -430,7 +501,6 @@ impl Node {
         if let Some((queued, outcome)) = settled {
             self.produced(queued.request.asker, queued.bytes(), outcome);
         }
-        self.outlet_on(id);
     }
 
     fn give_up(&mut self, queued: Option<Queued>, error: produce::Error) {
@@ -457,8 +527,10 @@ impl Node {
     /// The connection to a node is another one, or none: nothing sent over the last one is answered.
     pub(crate) fn outlets_parted(&mut self, node: NodeId) {
         let there = |id: &RangeId| self.outlets.ranges.get(id).is_some_and(|o| o.target == Some(node));
-        let lost: Vec<AskId> =
-            self.outlets.asks.iter().filter(|(_, id)| there(id)).map(|(ask, _)| *ask).collect();
+        let lost = self.outlets.asks.iter().filter(|(_, asked)| there(&asked.range));
+        let lost: Vec<AskId> = lost.map(|(ask, _)| *ask).collect();
+        // What was not sent yet has nowhere to go.
+        self.outlets.gathered.retain(|_, gathered| gathered.to != node);
         for ask in lost {
             self.outlet_answered(ask, None);
         }
@@ -478,6 +550,8 @@ impl Node {
         for id in self.outlets.waiting.iter().copied().collect::<Vec<_>>() {
             self.outlet_on(id);
         }
+        // Not behind what else is due: whoever takes them may be about to be fenced by this very node.
+        self.send_parts();
     }
 }
 
@@ -504,7 +578,8 @@ mod tests {
         let mut outlets = Outlets::default();
         for number in 1..=count {
             outlets.insert(id(), part(number));
-            assert_eq!(outlets.send(id(), NodeId(2), AskId(number)).unwrap().count, 1);
+            outlets.gather(id(), NodeId(2), AskId(number)).unwrap();
+            assert_eq!(outlets.gathered.remove(&id()).unwrap().parts[0].count, 1);
         }
         outlets
     }

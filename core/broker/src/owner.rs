@@ -1,6 +1,6 @@
-//! Whose request to the store it was: what an answer of it goes by.
+//! Whose request to a store it was, here or on another node.
 //!
-//! Owns the list of those who ask. What each does with its answer is in its own file.
+//! Owns the list of those who ask. What becomes of an answer is said where it is handed on, one arm for each.
 
 use types::{NodeId, Offset, RangeId, SegmentId};
 
@@ -10,9 +10,9 @@ use crate::explain::Spot;
 /// Whose request to the store it was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// The append of a range that ends there (exclusive). Named, because one that finds the store full is
+    /// The appends of a range from one offset to another (exclusive). Named, because one that finds the store full is
     /// answered before those that were made earlier.
-    Append { segment: SegmentId, end: Offset },
+    Append { segment: SegmentId, from: Offset, end: Offset },
     /// The copy a range is about to open.
     Create(SegmentId),
     /// An ending's fence.
@@ -65,6 +65,20 @@ impl Owner {
             | Self::Look { .. }
             | Self::Producers { .. }
             | Self::Served { .. } => false,
+        }
+    }
+
+    /// Whose request it is when both are one; `None` when they cannot be.
+    pub(crate) fn joined(self, next: Self) -> Option<Self> {
+        match (self, next) {
+            (Self::Append { segment, from, end }, Self::Append { segment: of, from: begins, end: to }) => {
+                (segment == of && begins == end).then_some(Self::Append { segment, from, end: to })
+            }
+            (
+                Self::Follow { segment, follower, round, bulk },
+                Self::Follow { segment: of, follower: who, round: when, bulk: how },
+            ) => ((segment, follower, round, bulk) == (of, who, when, how)).then_some(self),
+            _ => None,
         }
     }
 }

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use metadata::vnode::RangeState;
-use peer::message::part::{Append, AppendReply, Doubt, Refusal};
-use types::{NodeId, TopicId, limits};
+use peer::message::part::{Append, AppendReply, Doubt, Outcome, Part as SentPart, Refusal};
+use types::{NodeId, RangeId, TopicId, limits};
 use wire::{Effect, Reason};
 
 use crate::action::{Action, Reply};
@@ -163,6 +163,8 @@ pub(crate) enum Asker {
         node: NodeId,
         /// What it asked.
         call: CallId,
+        /// Which of its parts, counted from 0.
+        part: u32,
     },
 }
 
@@ -183,6 +185,8 @@ pub(crate) struct Load {
     bytes: usize,
     /// Requests of several parts; one of a single part is not here.
     parted: BTreeMap<Asker, Parted>,
+    /// What other nodes asked, with the outcomes so far.
+    calls: BTreeMap<(NodeId, CallId), Vec<Option<Outcome>>>,
 }
 
 /// A request of several parts.
@@ -337,24 +341,41 @@ impl Node {
                 };
                 self.core.reply(id, reply);
             }
-            Asker::Peer { node, call } => {
-                let message = peer::Message::AppendReply(told(result));
-                self.core.out.push(Action::Answer { to: node, call, message });
-            }
+            Asker::Peer { node, call, part } => self.part_settled(node, call, part, told(result)),
+        }
+    }
+
+    /// A part of what another node asked has its outcome; the node is answered once all have.
+    fn part_settled(&mut self, node: NodeId, call: CallId, part: u32, outcome: Outcome) {
+        let Some(outcomes) = self.load.calls.get_mut(&(node, call)) else { return };
+        if let Some(place) = outcomes.get_mut(part as usize) {
+            *place = Some(outcome);
+        }
+        if let Some(outcomes) = outcomes.iter().copied().collect() {
+            self.load.calls.remove(&(node, call));
+            let message = peer::Message::AppendReply(AppendReply(outcomes));
+            self.core.out.push(Action::Answer { to: node, call, message });
         }
     }
 
     /// Another node asks for records to be appended to a range.
     pub(crate) fn append_for(&mut self, node: NodeId, call: CallId, append: Append) {
-        let answer = match self.accept_part(node, call, append) {
-            Ok(()) => return,
-            Err(refusal) => peer::Message::AppendReply(AppendReply::NotStored(refusal)),
-        };
-        self.core.out.push(Action::Answer { to: node, call, message: answer });
+        let Append { range, parts } = append;
+        self.load.calls.insert((node, call), vec![None; parts.len()]);
+        let mut refused = None;
+        for (number, part) in (0..).zip(parts) {
+            let asker = Asker::Peer { node, call, part: number };
+            // Nothing goes behind what was refused: whoever has placed it may want to send it again before that.
+            let taken = refused.map_or(Ok(()), Err).and_then(|()| self.accept_part(asker, range, part));
+            if let Err(refusal) = taken {
+                refused = Some(refusal);
+                self.part_settled(node, call, number, Outcome::NotStored(refusal));
+            }
+        }
     }
 
-    fn accept_part(&mut self, node: NodeId, call: CallId, append: Append) -> Result<(), Refusal> {
-        let Append { range, count, crc, records, stamp } = append;
+    fn accept_part(&mut self, asker: Asker, range: RangeId, part: SentPart) -> Result<(), Refusal> {
+        let SentPart { count, crc, records, stamp } = part;
         if !self.serves() {
             return Err(Refusal::NotPrimary { hint: None });
         }
@@ -376,21 +397,20 @@ impl Node {
         }
         self.load.admit(records.len()).map_err(|_| Refusal::Overloaded)?;
         self.know_range(range);
-        let asker = Asker::Peer { node, call };
         self.append_to(range, Waiting { asker, records: Records { records, count, crc, stamp } });
         Ok(())
     }
 }
 
 /// What another node is told of its part.
-fn told(result: Result<u32, Error>) -> AppendReply {
+fn told(result: Result<u32, Error>) -> Outcome {
     let refusal = match result {
-        Ok(count) => return AppendReply::Stored { count },
-        Err(Error::Storage) => return AppendReply::Unknown(Doubt::Storage),
-        Err(Error::Unanswered | Error::NoQuorum) => return AppendReply::Unknown(Doubt::Timeout),
+        Ok(count) => return Outcome::Stored { count },
+        Err(Error::Storage) => return Outcome::Unknown(Doubt::Storage),
+        Err(Error::Unanswered | Error::NoQuorum) => return Outcome::Unknown(Doubt::Timeout),
         // Only a request of several parts ends so, and what was asked for another node is one.
         Err(Error::Denied | Error::Sealed | Error::OutOfWindow) => {
-            return AppendReply::Unknown(Doubt::Storage);
+            return Outcome::Unknown(Doubt::Storage);
         }
         Err(Error::NoSuchTopic) => Refusal::NoSuchTopic,
         Err(Error::Unroutable) => Refusal::Sealed,
@@ -401,7 +421,7 @@ fn told(result: Result<u32, Error>) -> AppendReply {
         Err(Error::Fenced) => Refusal::Fenced,
         Err(Error::InsufficientDomains) => Refusal::InsufficientDomains,
     };
-    AppendReply::NotStored(refusal)
+    Outcome::NotStored(refusal)
 }
 
 #[cfg(test)]

@@ -505,8 +505,8 @@ impl Node {
             self.perform(id, wishes);
         }
         self.plant_before_append(id, &batch);
-        let owner = Owner::Append { segment, end };
-        self.core.ask(owner, store::Request::Append { segment, epoch: EPOCH_FIRST, batch });
+        let owner = Owner::Append { segment, from: header.base_offset, end };
+        self.core.append_to_copy(self.core.config.node, owner, segment, batch);
         if let Some((turn, records)) = looked {
             self.look_at_key(id, turn, &records);
         }
@@ -515,9 +515,14 @@ impl Node {
         }
     }
 
-    /// The store answered the append to a segment that ends at `end`. Those that succeed do so in order.
-    pub(crate) fn appended(&mut self, segment: SegmentId, end: Offset, result: Result<(), store::Error>) {
-        let id = segment.range;
+    /// The store answered the appends to a segment from one offset to another. Those that succeed do so in order.
+    pub(crate) fn appended(
+        &mut self,
+        segment: SegmentId,
+        offsets: std::ops::Range<Offset>,
+        result: Result<(), store::Error>,
+    ) {
+        let (id, end) = (segment.range, offsets.end);
         let Some(range) = self.ranges.get_mut(&id) else { return };
         if range.segment() != Some(segment) {
             return;
@@ -546,22 +551,31 @@ impl Node {
             | State::Stopped => return,
         };
         let oldest = self.core.config.has_bug(Bug::AnswerOldest);
-        let Some(at) = in_flight.iter().position(|append| oldest || append.end == end) else { return };
-        let Some(append) = in_flight.remove(at) else { return };
+        let Some(at) = in_flight.iter().position(|append| oldest || append.end > offsets.start) else {
+            return;
+        };
+        let these = in_flight.iter().skip_while(|append| append.end <= offsets.start);
+        let count = these.take_while(|append| append.end <= end).count().max(usize::from(oldest));
+        let answered: Vec<InFlight> = in_flight.drain(at..at + count).collect();
+        let Some(last) = answered.last() else { return };
         match result {
             Ok(()) => {
                 assert!(at == 0, "the store acknowledged an append before an earlier one");
                 if let Some(committed_end) = committed_end {
-                    *committed_end = append.end;
+                    *committed_end = last.end;
                 }
                 let topic = range.topic.clone();
-                self.append_answered(id, &append, Ok(append.count));
-                if !(self.core.config.has_bug(Bug::ForgetWake) && append.count == 2) {
+                for append in &answered {
+                    self.append_answered(id, append, Ok(append.count));
+                }
+                if !(self.core.config.has_bug(Bug::ForgetWake) && last.count == 2) {
                     self.wake(&topic, Some(id));
                 }
             }
             Err(error) => {
-                self.append_answered(id, &append, Err(append_error(&error)));
+                for append in &answered {
+                    self.append_answered(id, append, Err(append_error(&error)));
+                }
                 if !self.core.config.has_bug(Bug::IgnoreFailure) {
                     self.append_failed(id);
                 }

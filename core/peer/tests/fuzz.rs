@@ -13,7 +13,7 @@ use peer::message::{
     attend::{self, Assigned, Attends, CommitAs, CommitReply, MembersReply, Standing},
     copy::{self, Damage, DamageClass, Extent, FailReason, Frame, OfCopy, State},
     load::Load,
-    part::{Append, AppendReply, Doubt, Refusal, Watch, WatchReply},
+    part::{Append, AppendReply, Doubt, Outcome, Part, Refusal, Watch, WatchReply},
 };
 use peer::{Message, Rope};
 use proptest::prelude::*;
@@ -72,7 +72,10 @@ fn copy_request(which: u8, number: u64, other: u64, (long, short): (Bytes, Bytes
     let (offset, epoch, at) = (Offset(number), Epoch(number), WallTime(other));
     match which % 11 {
         0 => copy::Request::Create { base: offset, epoch, expect_full: other == 0, rebuilding: number == 0 },
-        1 => copy::Request::Append { epoch, frame: Frame { header: short, payload: long } },
+        1 => {
+            let frame = Frame { header: short, payload: long };
+            copy::Request::Append { epoch, frames: vec![frame; 1 + other as usize % 3] }
+        }
         2 => copy::Request::Read { from: offset, bytes_max: other as u32 },
         3 => copy::Request::SeekTime { at },
         4 => copy::Request::Fence { epoch },
@@ -159,20 +162,20 @@ fn damage_class(number: u64) -> DamageClass {
     }
 }
 
-fn append_reply(which: u8, hint: Option<NodeId>) -> AppendReply {
+fn outcome(which: u8, hint: Option<NodeId>) -> Outcome {
     match which % 12 {
-        9 => AppendReply::NotStored(Refusal::Forgotten),
-        10 => AppendReply::NotStored(Refusal::Fenced),
-        0 => AppendReply::Stored { count: u32::from(which) },
-        1 => AppendReply::NotStored(Refusal::NotPrimary { hint }),
-        2 => AppendReply::NotStored(Refusal::Sealed),
-        3 => AppendReply::NotStored(Refusal::NoSuchTopic),
-        4 => AppendReply::NotStored(Refusal::Unroutable),
-        5 => AppendReply::NotStored(Refusal::Overloaded),
-        6 => AppendReply::NotStored(Refusal::Unavailable),
-        7 => AppendReply::NotStored(Refusal::InsufficientDomains),
-        8 => AppendReply::Unknown(Doubt::Storage),
-        _ => AppendReply::Unknown(Doubt::Timeout),
+        9 => Outcome::NotStored(Refusal::Forgotten),
+        10 => Outcome::NotStored(Refusal::Fenced),
+        0 => Outcome::Stored { count: u32::from(which) },
+        1 => Outcome::NotStored(Refusal::NotPrimary { hint }),
+        2 => Outcome::NotStored(Refusal::Sealed),
+        3 => Outcome::NotStored(Refusal::NoSuchTopic),
+        4 => Outcome::NotStored(Refusal::Unroutable),
+        5 => Outcome::NotStored(Refusal::Overloaded),
+        6 => Outcome::NotStored(Refusal::Unavailable),
+        7 => Outcome::NotStored(Refusal::InsufficientDomains),
+        8 => Outcome::Unknown(Doubt::Storage),
+        _ => Outcome::Unknown(Doubt::Timeout),
     }
 }
 
@@ -238,10 +241,12 @@ fn message() -> impl Strategy<Value = Message> {
                 let (first, born) = (u32::from(many), WallTime(b.max(1)));
                 let stamp = Stamp { producer, epoch, first, settled: first / 2, born };
                 let stamp = (b % 3 > 0 && stamp.fits(count)).then_some(stamp);
-                let range = segment(a, b).range;
-                Message::Append(Append { range, count, crc: b as u32, records: long, stamp })
+                let part = Part { count, crc: b as u32, records: long, stamp };
+                Message::Append(Append { range: segment(a, b).range, parts: vec![part; 1 + b as usize % 3] })
             }
-            Kind::AppendReply => Message::AppendReply(append_reply(many, hint)),
+            Kind::AppendReply => {
+                Message::AppendReply(AppendReply(vec![outcome(many, hint); 1 + b as usize % 3]))
+            }
             Kind::Watch => {
                 let wait_ms = u32::from(many);
                 Message::Watch(Watch { segment: segment(a, b), known: Offset(index.0), wait_ms })

@@ -13,7 +13,7 @@ use peer::message::{
     attend::{self, Assigned, Attends, CommitAs, CommitReply, MembersReply, Standing},
     copy::{self, Damage, DamageClass, Extent, FailReason, Frame, OfCopy, State},
     load::Load,
-    part::{Append, AppendReply, Doubt, Refusal, Watch, WatchReply},
+    part::{Append, AppendReply, Doubt, Outcome, Part, Refusal, Watch, WatchReply},
 };
 use peer::{Message, Rope};
 use types::{
@@ -158,8 +158,8 @@ fn of_copies() -> Vec<(Message, String)> {
     let mut all = vec![
         (ask(false, create), format!("{}00{}{}0100", head("00"), n(1), n(2))),
         (
-            ask(true, copy::Request::Append { epoch: Epoch(2), frame: frame() }),
-            format!("{}01{}{frame_hex}", head("01"), n(2)),
+            ask(true, copy::Request::Append { epoch: Epoch(2), frames: vec![frame(), frame()] }),
+            format!("{}01{}00000002{frame_hex}{frame_hex}", head("01"), n(2)),
         ),
         (
             ask(true, copy::Request::Read { from: Offset(4), bytes_max: 5 }),
@@ -228,29 +228,34 @@ const STAMP_REST: &str = "0000000100000007000000060000000000000005";
 fn of_parts() -> Vec<(Message, String)> {
     let segment = SegmentId { range: RANGE, seq: SegmentSeq(3) };
     let hint = Some(NodeId(5));
-    let not_stored = |refusal| Message::AppendReply(AppendReply::NotStored(refusal));
-    let unknown = |doubt| Message::AppendReply(AppendReply::Unknown(doubt));
+    let reply = |outcome| Message::AppendReply(AppendReply(vec![outcome]));
+    let not_stored = |refusal| reply(Outcome::NotStored(refusal));
+    let unknown = |doubt| reply(Outcome::Unknown(doubt));
+    let part = |stamp| Part { count: 2, crc: 3, records: b("rec"), stamp };
     vec![
         (
-            Message::Append(Append { range: RANGE, count: 2, crc: 3, records: b("rec"), stamp: None }),
-            format!("{RANGE_HEX}00000002000000030000000372656300"),
+            Message::Append(Append { range: RANGE, parts: vec![part(None), part(Some(STAMP))] }),
+            format!(
+                "{RANGE_HEX}0000000200000002000000030000000372656300{}{}{STAMP_REST}",
+                "00000002000000030000000372656301",
+                n(9)
+            ),
         ),
         (
-            Message::Append(Append { range: RANGE, count: 2, crc: 3, records: b("rec"), stamp: Some(STAMP) }),
-            format!("{RANGE_HEX}00000002000000030000000372656301{}{STAMP_REST}", n(9)),
+            Message::AppendReply(AppendReply(vec![Outcome::Stored { count: 2 }; 2])),
+            "0000000200000000020000000002".to_owned(),
         ),
-        (Message::AppendReply(AppendReply::Stored { count: 2 }), "0000000002".to_owned()),
-        (not_stored(Refusal::NotPrimary { hint }), format!("0100{NODE}")),
-        (not_stored(Refusal::Sealed), "0101".to_owned()),
-        (not_stored(Refusal::NoSuchTopic), "0102".to_owned()),
-        (not_stored(Refusal::Unroutable), "0103".to_owned()),
-        (not_stored(Refusal::Overloaded), "0104".to_owned()),
-        (not_stored(Refusal::Unavailable), "0105".to_owned()),
-        (not_stored(Refusal::Forgotten), "0106".to_owned()),
-        (not_stored(Refusal::Fenced), "0107".to_owned()),
-        (not_stored(Refusal::InsufficientDomains), "0108".to_owned()),
-        (unknown(Doubt::Storage), "0200".to_owned()),
-        (unknown(Doubt::Timeout), "0201".to_owned()),
+        (not_stored(Refusal::NotPrimary { hint }), format!("000000010100{NODE}")),
+        (not_stored(Refusal::Sealed), "000000010101".to_owned()),
+        (not_stored(Refusal::NoSuchTopic), "000000010102".to_owned()),
+        (not_stored(Refusal::Unroutable), "000000010103".to_owned()),
+        (not_stored(Refusal::Overloaded), "000000010104".to_owned()),
+        (not_stored(Refusal::Unavailable), "000000010105".to_owned()),
+        (not_stored(Refusal::Forgotten), "000000010106".to_owned()),
+        (not_stored(Refusal::Fenced), "000000010107".to_owned()),
+        (not_stored(Refusal::InsufficientDomains), "000000010108".to_owned()),
+        (unknown(Doubt::Storage), "000000010200".to_owned()),
+        (unknown(Doubt::Timeout), "000000010201".to_owned()),
         (
             Message::Watch(Watch { segment, known: Offset(4), wait_ms: 5 }),
             format!("{RANGE_HEX}{}{}00000005", n(3), n(4)),

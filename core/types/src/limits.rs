@@ -226,7 +226,9 @@ pub const COPY_READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const COPY_BULK_READ_BYTES_MAX: usize = COPY_BULK_BYTES_MAX - 1024;
 
 /// Parts of produce requests on their way to the node that takes the records of one range.
-pub const OUTLET_PARTS_MAX: usize = 64;
+pub const OUTLET_PARTS_MAX: usize = 256;
+/// Bytes of records that go there together, if it is not a single part.
+pub const OUTLET_GROUP_BYTES: usize = 256 * 1024;
 /// Bytes of records among them, if it is not a single part.
 pub const OUTLET_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The same for all ranges of one node.
@@ -268,6 +270,10 @@ pub const OPEN_COPIES_MIN: usize = 64;
 pub const OPEN_COPIES_MAX: usize = 4096;
 /// Copies of one segment.
 pub const SEGMENT_REPLICAS_MAX: usize = 16;
+/// Bytes of frames that are appended to a copy together, if it is not a single one.
+pub const APPEND_GROUP_BYTES: u64 = 256 * 1024;
+/// How many they may be.
+pub const APPEND_GROUP_BATCHES: usize = 1024;
 /// Batches of one segment on their way to one follower. A batch is what one produce brought, so that there have to be
 /// many to keep a disk busy whose syncs take longer than the way.
 pub const REPLICA_WINDOW_BATCHES: usize = 256;
@@ -328,5 +334,8 @@ const _: () = assert!(COPY_READ_BYTES_MAX < COPY_FRAME_BYTES_MAX);
 const _: () = assert!(PRODUCER_PIECE_BYTES < COPY_BULK_READ_BYTES_MAX as u64, "a piece is one read, mostly");
 const _: () = assert!(PRODUCER_REQUESTS_MAX < PRODUCER_REQUESTS_PER_RANGE_MAX);
 const _: () = assert!(PRODUCER_REQUESTS_PER_RANGE_MAX < PRODUCER_REQUESTS_PER_NODE_MAX);
+const _: () =
+    assert!(APPEND_GROUP_BYTES <= COPY_BULK_READ_BYTES_MAX as u64, "a group is never too large for bulk");
+const _: () = assert!(APPEND_GROUP_BATCHES <= PEER_BATCH_MESSAGES_MAX);
 const _: () = assert!(PEER_PING_MS < PEER_SILENCE_MS, "a peer is asked before it is given up");
 const _: () = assert!(MEMBER_NEWS_BYTES_MAX < MEMBER_PACKET_BYTES_MAX);

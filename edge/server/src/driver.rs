@@ -30,8 +30,8 @@ use crate::peer::PeerEvent;
 
 /// Batches of client events waiting for the core.
 const INPUTS_MAX: usize = 1024;
-/// What other nodes say, waiting for the core; they are slowed down beyond it.
-const PEERS_MAX: usize = 64;
+/// What other nodes say, waiting for the core, in pieces of up to 64; they are slowed down beyond it.
+const PEERS_MAX: usize = 8;
 /// Completions waiting for the core; a disk thread that finds it full waits.
 const COMPLETIONS_MAX: usize = 16 * 1024;
 /// How long whoever looks waits for the core.
@@ -52,8 +52,8 @@ enum Input {
 /// What comes from the other nodes.
 #[derive(Debug)]
 pub(crate) enum FromPeers {
-    /// By a connection.
-    Event(PeerEvent),
+    /// By connections, in order.
+    Events(Vec<PeerEvent>),
     /// By failure detection.
     Seen {
         node: NodeId,
@@ -211,6 +211,7 @@ pub(crate) fn start(node: Node, disks: Disks, queues: Queues, around: Around) ->
         connections: HashMap::new(),
         waiting: (0, 0),
         wake_at: None,
+        now: types::Instant(0),
         state: state_in,
     };
     let body = move || {
@@ -239,6 +240,8 @@ struct Driver {
     /// Batches of requests and completions that were left waiting by the burst under way.
     waiting: (usize, usize),
     wake_at: Option<types::Instant>,
+    /// Of the burst under way.
+    now: types::Instant,
     state: watch::Sender<State>,
 }
 
@@ -252,6 +255,7 @@ impl Driver {
         let mut completed = Vec::new();
         let mut said = Vec::new();
         let mut arrived = Vec::new();
+        self.begin_burst();
         self.step_all([Event::Start]);
         self.end_burst();
         while !matches!(*self.state.borrow(), State::Stopped(_)) {
@@ -272,6 +276,7 @@ impl Driver {
                 () = tokio::time::sleep_until(wake), if self.wake_at.is_some() => woken = true,
             }
             let started = std::time::Instant::now();
+            self.begin_burst();
             if woken {
                 self.step_all([Event::Timer]);
             }
@@ -286,8 +291,11 @@ impl Driver {
                 {
                     arrived.push(input);
                 }
-                let said = said.drain(..).filter_map(|from| self.around.others.event(from));
-                let events: Vec<Event> = said.chain(unsent).collect();
+                let mut events = Vec::new();
+                for from in said.drain(..) {
+                    self.around.others.events(from, &mut events);
+                }
+                events.extend(unsent);
                 self.step_all(events);
             }
             self.waiting = (inputs.len(), completions.len());
@@ -327,18 +335,23 @@ impl Driver {
     }
 
     fn step_all(&mut self, events: impl IntoIterator<Item = Event>) {
-        let now = self.around.clock.now();
-        self.node.step(now, Event::Wall(self.around.clock.wall()), &mut self.actions);
         for event in events {
-            self.node.step(now, event, &mut self.actions);
+            self.node.step(self.now, event, &mut self.actions);
         }
         self.perform_all();
+    }
+
+    /// Tells the node what time it is; the events of a burst happen at one time.
+    fn begin_burst(&mut self) {
+        self.now = self.around.clock.now();
+        self.node.step(self.now, Event::Wall(self.around.clock.wall()), &mut self.actions);
     }
 
     /// The events that were waiting have been handled: what they gathered goes to the disks together.
     fn end_burst(&mut self) {
         self.node.flush(&mut self.actions);
         self.perform_all();
+        self.around.others.send_all();
         self.disks.log.submit_all(self.log_jobs.drain(..));
     }
 

@@ -55,9 +55,9 @@ impl World {
                     }
                 }
             },
-            Request::Append { epoch, batch, .. } => {
+            Request::Append { epoch, batches, .. } => {
                 inv_14::check(segment, *epoch, copy.fenced, reply)?;
-                self.appended(segment, batch, reply)?;
+                self.appended(segment, batches, reply)?;
             }
             Request::Read { from, .. } => self.was_read(asked, *from, reply)?,
             Request::SeekTime { at, .. } => {
@@ -130,30 +130,35 @@ impl World {
         Ok(())
     }
 
-    fn appended(&mut self, segment: SegmentId, batch: &Batch, reply: &Reply) -> Result<(), Violation> {
+    fn appended(&mut self, segment: SegmentId, batches: &[Batch], reply: &Reply) -> Result<(), Violation> {
+        if let Reply::Appended { end } = reply {
+            let last = batches.last().map(|batch| batch.header.end_offset());
+            ensure(last == Some(*end), "INV-9", || format!("{segment}: acknowledged {end}"))?;
+            return batches.iter().try_for_each(|batch| self.acknowledged(segment, batch));
+        }
+        let Some(copy) = self.model.get_mut(&segment) else { return Ok(()) };
+        if let Reply::Failed(Error::Storage(_) | Error::Latched(_)) = reply {
+            copy.stopped = true;
+        } else if let Reply::Failed(_) = reply {
+            // All of them or none.
+            copy.frames.retain(|frame| !batches.contains(&frame.batch));
+        }
+        Ok(())
+    }
+
+    fn acknowledged(&mut self, segment: SegmentId, batch: &Batch) -> Result<(), Violation> {
         let platter = self.log_bytes(segment, Side::Platter);
         let in_journal = self.journal_holds(batch);
         let Some(copy) = self.model.get_mut(&segment) else { return Ok(()) };
-        let at = copy.frames.iter().position(|frame| frame.batch == *batch);
-        match (reply, at) {
-            (Reply::Appended { end }, Some(at)) => {
-                ensure(*end == batch.header.end_offset(), "INV-9", || {
-                    format!("{segment}: acknowledged {end}")
-                })?;
-                copy.frames[at].acked = true;
-                ensure(copy.frames[..at].iter().all(|frame| frame.acked), "INV-9", || {
-                    format!("{segment}: {end} was acknowledged before what lies below it")
-                })?;
-                let position = copy.placed().nth(at).map_or(0, |(position, _)| position);
-                if !in_journal {
-                    inv_20::check(segment, &platter, position, batch)?;
-                }
-            }
-            (Reply::Failed(Error::Storage(_) | Error::Latched(_)), _) => copy.stopped = true,
-            (Reply::Failed(_), Some(at)) => {
-                copy.frames.remove(at);
-            }
-            (_, _) => {}
+        let Some(at) = copy.frames.iter().position(|frame| frame.batch == *batch) else { return Ok(()) };
+        copy.frames[at].acked = true;
+        ensure(copy.frames[..at].iter().all(|frame| frame.acked), "INV-9", || {
+            let end = batch.header.end_offset();
+            format!("{segment}: {end} was acknowledged before what lies below it")
+        })?;
+        let position = copy.placed().nth(at).map_or(0, |(position, _)| position);
+        if !in_journal {
+            inv_20::check(segment, &platter, position, batch)?;
         }
         Ok(())
     }

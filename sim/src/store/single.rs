@@ -148,7 +148,7 @@ impl Single {
             payload_crc: Seed::of(segment).crc(payload),
         };
         let batch = Batch { header, payload: Bytes::copy_from_slice(payload) };
-        Request::Append { segment, epoch: Epoch(1), batch }
+        Request::Append { segment, epoch: Epoch(1), batches: vec![batch] }
     }
 
     /// What the store's list says of a copy.

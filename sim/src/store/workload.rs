@@ -223,6 +223,13 @@ impl World {
     }
 
     fn append_under(&mut self, rng: &mut SmallRng, segment: SegmentId, epoch: Epoch) -> Result<(), Stop> {
+        let batches = vec![self.batch(rng, segment, epoch)];
+        self.send(Request::Append { segment, epoch, batches })?;
+        Ok(())
+    }
+
+    /// The next batch of a copy, which its model has from now on.
+    fn batch(&mut self, rng: &mut SmallRng, segment: SegmentId, epoch: Epoch) -> Batch {
         let copy = self.model.get_mut(&segment).expect("chosen from the model");
         // Few different sizes, so that leftovers of an earlier flush often fit where a frame is due; in some seeds
         // all of one, so that they always do.
@@ -245,7 +252,6 @@ impl World {
         let batch = Batch { header, payload: Bytes::from(payload) };
         let testimony = copy.acked_bytes();
         copy.frames.push(Frame { batch: batch.clone(), acked: false, testimony });
-        self.send(Request::Append { segment, epoch, batch })?;
-        Ok(())
+        batch
     }
 }

@@ -320,14 +320,11 @@ fn crc(bytes: &[u8]) -> u32 {
 fn brief(request: &Request) -> String {
     let segment = request.segment().seq.0;
     match request {
-        Request::Append { epoch, batch, .. } => {
-            let header = &batch.header;
-            format!(
-                "s{segment} Append at {} x{}, {} bytes, epoch {epoch}",
-                header.base_offset,
-                header.record_count,
-                header.frame_len()
-            )
+        Request::Append { epoch, batches, .. } => {
+            let at = batches.first().map_or(0, |batch| batch.header.base_offset.0);
+            let records: u32 = batches.iter().map(|batch| batch.header.record_count).sum();
+            let bytes: u64 = batches.iter().map(|batch| batch.header.frame_len()).sum();
+            format!("s{segment} Append at {at} x{records} in {}, {bytes} bytes, epoch {epoch}", batches.len())
         }
         Request::Create { base, epoch, expect_full, rebuilding, .. } => {
             format!("s{segment} Create at {base}, epoch {epoch}, full {expect_full}, rebuilding {rebuilding}")

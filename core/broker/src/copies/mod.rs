@@ -119,6 +119,9 @@ impl Core {
         if holder == self.config.node {
             return self.ask(owner, request);
         }
+        if !self.gathered.is_empty() && request.changes_copy() {
+            self.send_gathered_to(holder, request.segment());
+        }
         let bulk = self.goes_behind(owner, &request);
         self.ask_other(holder, owner, request, bulk);
     }
@@ -126,8 +129,9 @@ impl Core {
     /// Whether what is urgent goes first.
     fn goes_behind(&self, owner: Owner, request: &store::Request) -> bool {
         match request {
-            store::Request::Append { batch, .. } => {
-                owner.is_bulk() && batch.header.frame_len() <= limits::COPY_BULK_READ_BYTES_MAX as u64
+            store::Request::Append { batches, .. } => {
+                let bytes: u64 = batches.iter().map(|batch| batch.header.frame_len()).sum();
+                owner.is_bulk() && bytes <= limits::COPY_BULK_READ_BYTES_MAX as u64
             }
             // What is read of an ended segment is not what just came.
             store::Request::Read { segment, .. } => {

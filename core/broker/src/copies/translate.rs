@@ -24,8 +24,10 @@ pub(super) fn to_peer(request: &Request, bulk: bool) -> OfCopy {
             expect_full: *expect_full,
             rebuilding: *rebuilding,
         },
-        Request::Append { epoch, batch, .. } => {
-            copy::Request::Append { epoch: *epoch, frame: frame(batch, Seed::of(segment)) }
+        Request::Append { epoch, batches, .. } => {
+            let seed = Seed::of(segment);
+            let frames = batches.iter().map(|batch| frame(batch, seed)).collect();
+            copy::Request::Append { epoch: *epoch, frames }
         }
         Request::Read { from, bytes_max, .. } => {
             copy::Request::Read { from: *from, bytes_max: u32::try_from(*bytes_max).unwrap_or(u32::MAX) }
@@ -49,8 +51,10 @@ pub(super) fn from_peer(of: OfCopy) -> Result<Request, Untrusted> {
         copy::Request::Create { base, epoch, expect_full, rebuilding } => {
             Request::Create { segment, base, epoch, expect_full, rebuilding }
         }
-        copy::Request::Append { epoch, frame } => {
-            Request::Append { segment, epoch, batch: batch(frame, Seed::of(segment))? }
+        copy::Request::Append { epoch, frames } => {
+            let seed = Seed::of(segment);
+            let batches = frames.into_iter().map(|frame| batch(frame, seed)).collect::<Result<_, _>>()?;
+            Request::Append { segment, epoch, batches }
         }
         copy::Request::Read { from, bytes_max } => {
             let most = if bulk { limits::COPY_BULK_READ_BYTES_MAX } else { limits::COPY_READ_BYTES_MAX };
@@ -122,7 +126,7 @@ pub(super) fn reply_from_peer(segment: SegmentId, reply: copy::Reply) -> Option<
 /// Bytes that wait while a request does.
 pub(super) fn weight(request: &copy::Request) -> usize {
     match request {
-        copy::Request::Append { frame, .. } => frame.encoded_bytes(),
+        copy::Request::Append { frames, .. } => frames.iter().map(Frame::encoded_bytes).sum(),
         copy::Request::Read { .. }
         | copy::Request::Create { .. }
         | copy::Request::SeekTime { .. }
@@ -318,7 +322,7 @@ mod tests {
                 expect_full: true,
                 rebuilding: true,
             },
-            Request::Append { segment, epoch: Epoch(2), batch: a_batch(segment) },
+            Request::Append { segment, epoch: Epoch(2), batches: vec![a_batch(segment), a_batch(segment)] },
             Request::Read { segment, from: Offset(4), bytes_max: 77 },
             Request::SeekTime { segment, at: WallTime(6) },
             Request::Fence { segment, epoch: Epoch(8) },
@@ -384,7 +388,11 @@ mod tests {
 
     #[test]
     fn a_batch_of_another_segment_or_with_another_byte_is_not_trusted() {
-        let append = |batch| Request::Append { segment: segment(3), epoch: Epoch(2), batch };
+        let append = |batch| Request::Append {
+            segment: segment(3),
+            epoch: Epoch(2),
+            batches: vec![a_batch(segment(3)), batch],
+        };
         let mut sent = to_peer(&append(a_batch(segment(3))), false);
         sent.segment = segment(4);
         assert!(from_peer(sent).is_err());

@@ -115,7 +115,7 @@ impl Node {
         let waits = fill.in_flight > 0 || !fill.held.is_empty();
         for batch in batches {
             let what = What::Append { fill: number, end: batch.header.end_offset() };
-            self.heal_ask(to, what, bulk, store::Request::Append { segment, epoch, batch });
+            self.heal_ask(to, what, bulk, store::Request::Append { segment, epoch, batches: vec![batch] });
         }
         if !waits {
             self.fill_next(number);

@@ -29,6 +29,8 @@ struct Cluster {
     /// Pairs with a connection, the lower first.
     links: BTreeSet<(usize, usize)>,
     mail: VecDeque<(usize, NodeId, PeerEvent)>,
+    /// What was asked and answered between nodes.
+    posted: Vec<peer::Message>,
     calls: BTreeMap<CallId, (usize, AskId)>,
     next_call: u64,
     /// A node whose disk does nothing for now.
@@ -47,7 +49,7 @@ impl Cluster {
             change(config);
         });
         let (links, mail, calls) = (BTreeSet::new(), VecDeque::new(), BTreeMap::new());
-        Self { nodes: vec![first], links, mail, calls, next_call: 0, stuck: None }
+        Self { nodes: vec![first], links, mail, posted: Vec::new(), calls, next_call: 0, stuck: None }
     }
 
     /// So many nodes, all of which serve, all connected.
@@ -149,6 +151,9 @@ impl Cluster {
     fn post(&mut self, from: usize, action: Action) {
         let there = |to: NodeId| usize::try_from(to.0 - 1).unwrap();
         let linked = |links: &BTreeSet<_>, to: usize| links.contains(&(from.min(to), from.max(to)));
+        if let Action::Ask { message, .. } | Action::Answer { message, .. } = &action {
+            self.posted.push(message.clone());
+        }
         match action {
             Action::Say { to, message } if linked(&self.links, there(to)) => {
                 assert!(message.fits(), "{:?} is too large to be sent", message.kind());

@@ -213,6 +213,17 @@ impl Bench {
         id
     }
 
+    /// Sends as a part of a burst, which ends with the next step.
+    fn gather(&mut self, request: Request) -> RequestId {
+        self.next += 1;
+        let id = RequestId { connection: ConnectionId(1), number: self.next };
+        let session = self.session(&name_of(Permissions { admin: true, ..Permissions::default() }));
+        let mut actions = Actions::new();
+        self.node.step(self.now, Event::Request { id, session, request }, &mut actions);
+        self.perform(actions);
+        id
+    }
+
     /// Of the user as it is now; of nobody when the node does not know it yet.
     fn session(&self, user: &str) -> Session {
         self.node.core.session_of(user).unwrap_or(Session { user: user.into(), revision: 0 })

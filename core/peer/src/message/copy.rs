@@ -7,7 +7,7 @@
 //! ```text
 //! of_copy = segment bulk:bool request
 //! segment = topic:u128 range:u64 seq:u64
-//! request = 0 base:u64 epoch:u64 expect_full:bool rebuilding:bool | 1 epoch:u64 frame | 2 from:u64 bytes_max:u32
+//! request = 0 base:u64 epoch:u64 expect_full:bool rebuilding:bool | 1 epoch:u64 list<frame> | 2 from:u64 bytes_max:u32
 //!         | 3 at:u64 | 4 epoch:u64 | 5 end:u64 at:u64 | 6 reason:u8 | 7 | 8 | 9 | 10
 //! reply   = 0 | 1 end:u64 | 2 list<frame> | 3 offset:u64 | 4 extent | 5 extent | 6 | 7 records:u64 bytes:u64
 //!           opt<damage> | 8 | 9 extent | 10 error | 11 | 12 | 13 extent
@@ -27,6 +27,8 @@ use crate::rope::Rope;
 
 /// Offsets and epochs are below this, so that counting them up cannot overflow.
 const NUMBER_END: u64 = 1 << 62;
+/// Least bytes of a frame: the lengths of its two parts.
+const FRAME_BYTES_MIN: usize = 4 + 4;
 /// Longest header of a frame, bytes.
 const HEADER_BYTES_MAX: usize = 255;
 /// Longest explanation for people, bytes.
@@ -58,12 +60,12 @@ pub enum Request {
         /// It stands for one that was lost, and holds less than was acknowledged until it is filled.
         rebuilding: bool,
     },
-    /// Appends one batch at exactly the copy's end.
+    /// Appends batches at exactly the copy's end, all or none.
     Append {
         /// Epoch the sender acts under.
         epoch: Epoch,
-        /// The batch.
-        frame: Frame,
+        /// At least one, each beginning where the one before ends.
+        frames: Vec<Frame>,
     },
     /// Reads whole batches.
     Read {
@@ -307,10 +309,11 @@ impl Request {
                 fields.put_bool(*expect_full);
                 fields.put_bool(*rebuilding);
             }
-            Self::Append { epoch, frame } => {
+            Self::Append { epoch, frames } => {
                 fields.put_u8(1);
                 fields.put_u64(epoch.0);
-                frame.encode(out);
+                fields.put_count(frames.len());
+                frames.iter().for_each(|frame| frame.encode(out));
             }
             Self::Read { from, bytes_max } => {
                 fields.put_u8(2);
@@ -349,7 +352,7 @@ impl Request {
                 expect_full: reader.bool()?,
                 rebuilding: reader.bool()?,
             },
-            1 => Self::Append { epoch: epoch(reader)?, frame: Frame::read(reader)? },
+            1 => Self::Append { epoch: epoch(reader)?, frames: Frame::read_some(reader)? },
             2 => Self::Read { from: offset(reader)?, bytes_max: reader.u32()? },
             3 => Self::SeekTime { at: WallTime(reader.u64()?) },
             4 => Self::Fence { epoch: epoch(reader)? },
@@ -381,6 +384,14 @@ impl Frame {
         let frame = Self { header: reader.blob()?, payload: reader.blob()? };
         let fits = frame.header.len() <= HEADER_BYTES_MAX;
         if fits { Ok(frame) } else { Err(Bad::Invalid("the length of a header")) }
+    }
+
+    fn read_some(reader: &mut Reader) -> Result<Vec<Self>, Bad> {
+        let count = reader.count(FRAME_BYTES_MIN)?;
+        if count == 0 || count > limits::PEER_BATCH_MESSAGES_MAX {
+            return Err(Bad::Invalid("a count"));
+        }
+        (0..count).map(|_| Self::read(reader)).collect()
     }
 }
 
@@ -429,7 +440,7 @@ impl Reply {
             0 => Self::Created,
             1 => Self::Appended { end: offset(reader)? },
             2 => {
-                let count = reader.count(4 + 4)?;
+                let count = reader.count(FRAME_BYTES_MIN)?;
                 if count > limits::PEER_BATCH_MESSAGES_MAX {
                     return Err(Bad::Invalid("a count"));
                 }

@@ -3,9 +3,11 @@
 //! Owns these words and their bytes. Records are opaque here.
 //!
 //! ```text
-//! append       = range count:u32 crc:u32 records:blob stamp:opt<stamp>
+//! append       = range list<part>
+//! part         = count:u32 crc:u32 records:blob stamp:opt<stamp>
 //! stamp        = producer:u64 epoch:u32 first:u32 settled:u32 born:u64
-//! append_reply = 0 count:u32 | 1 refusal | 2 doubt:u8
+//! append_reply = list<outcome>
+//! outcome      = 0 count:u32 | 1 refusal | 2 doubt:u8
 //! refusal      = 0 hint:opt<u128> | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8
 //! watch        = segment known:u64 wait_ms:u32
 //! watch_reply  = 0 end:u64 | 1 | 2 hint:opt<u128> | 3
@@ -14,17 +16,30 @@
 
 use bytes::{BufMut, Bytes};
 use types::codec::{Error as Bad, Reader, Writer};
-use types::{NodeId, Offset, ProducerEpoch, ProducerId, RangeId, SegmentId, Stamp, WallTime};
+use types::{NodeId, Offset, ProducerEpoch, ProducerId, RangeId, SegmentId, Stamp, WallTime, limits};
 
 use super::copy::{offset, put_range, put_segment, range, segment};
 use crate::hello::{opt_u128, put_opt_u128};
 use crate::rope::Rope;
 
-/// Records of one request that go to one range.
+/// Bytes of a part without its records.
+const PART_BYTES_MIN: usize = 4 + 4 + 4 + 1;
+/// Least bytes of an outcome.
+const OUTCOME_BYTES_MIN: usize = 1 + 1;
+
+/// Records of several requests that go to one range, in the order in which they were accepted. Each has an outcome of
+/// its own; once nothing of one was stored, nothing of a later one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
     /// The range.
     pub range: RangeId,
+    /// At least one, at most [`limits::OUTLET_PARTS_MAX`].
+    pub parts: Vec<Part>,
+}
+
+/// Records of one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
     /// How many; at least 1.
     pub count: u32,
     /// CRC-32 over `records`, with no seed.
@@ -35,9 +50,13 @@ pub struct Append {
     pub stamp: Option<Stamp>,
 }
 
-/// What became of them.
+/// What became of each part, in the same order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppendReply(pub Vec<Outcome>);
+
+/// What became of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AppendReply {
+pub enum Outcome {
     /// They are durable on a quorum.
     Stored {
         /// How many.
@@ -121,8 +140,26 @@ pub(super) fn lane(range: RangeId) -> u64 {
 
 impl Append {
     pub(super) fn encode(&self, out: &mut Rope) {
+        put_range(out.fields(), self.range);
+        out.fields().put_count(self.parts.len());
+        self.parts.iter().for_each(|part| part.encode(out));
+    }
+
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, Bad> {
+        let range = range(reader)?;
+        Ok(Self { range, parts: some(reader, PART_BYTES_MIN, Part::read)? })
+    }
+}
+
+impl Part {
+    /// Bytes it takes in a message.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        PART_BYTES_MIN + self.records.len()
+    }
+
+    fn encode(&self, out: &mut Rope) {
         let fields = out.fields();
-        put_range(fields, self.range);
         fields.put_u32(self.count);
         fields.put_u32(self.crc);
         fields.put_count(self.records.len());
@@ -138,8 +175,7 @@ impl Append {
         }
     }
 
-    pub(super) fn read(reader: &mut Reader) -> Result<Self, Bad> {
-        let range = range(reader)?;
+    fn read(reader: &mut Reader) -> Result<Self, Bad> {
         let (count, crc, records) = (reader.u32()?, reader.u32()?, reader.blob()?);
         if count == 0 {
             return Err(Bad::Invalid("records of nothing"));
@@ -148,7 +184,7 @@ impl Append {
         if stamp.is_some_and(|stamp| !stamp.fits(count)) {
             return Err(Bad::Invalid("a stamp"));
         }
-        Ok(Self { range, count, crc, records, stamp })
+        Ok(Self { count, crc, records, stamp })
     }
 }
 
@@ -162,8 +198,32 @@ fn stamp(reader: &mut Reader) -> Result<Stamp, Bad> {
     })
 }
 
+/// At least one of something, and no more than an outlet sends.
+fn some<T>(
+    reader: &mut Reader,
+    bytes_min: usize,
+    read: impl Fn(&mut Reader) -> Result<T, Bad>,
+) -> Result<Vec<T>, Bad> {
+    let count = reader.count(bytes_min)?;
+    if !(1..=limits::OUTLET_PARTS_MAX).contains(&count) {
+        return Err(Bad::Invalid("a count"));
+    }
+    (0..count).map(|_| read(reader)).collect()
+}
+
 impl AppendReply {
-    pub(super) fn encode(self, out: &mut Rope) {
+    pub(super) fn encode(&self, out: &mut Rope) {
+        out.fields().put_count(self.0.len());
+        self.0.iter().for_each(|outcome| outcome.encode(out));
+    }
+
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, Bad> {
+        Ok(Self(some(reader, OUTCOME_BYTES_MIN, Outcome::read)?))
+    }
+}
+
+impl Outcome {
+    fn encode(self, out: &mut Rope) {
         let fields = out.fields();
         match self {
             Self::Stored { count } => {
@@ -197,7 +257,7 @@ impl AppendReply {
         }
     }
 
-    pub(super) fn read(reader: &mut Reader) -> Result<Self, Bad> {
+    fn read(reader: &mut Reader) -> Result<Self, Bad> {
         Ok(match reader.u8()? {
             0 => Self::Stored { count: reader.u32()? },
             1 => Self::NotStored(match reader.u8()? {

@@ -30,15 +30,17 @@ pub enum Request {
         /// A copy here whose `copy.meta` nobody can read is written over.
         rebuilding: bool,
     },
-    /// Appends one batch at exactly the copy's end and makes it durable; answered by [`Reply::Appended`] once
-    /// the sync that covers it has completed.
+    /// Appends batches at exactly the copy's end, all of them or none, and makes them durable; answered by
+    /// [`Reply::Appended`] once the sync that covers the last of them has completed. Should that fail, some of them
+    /// may be durable.
     Append {
         /// Which segment.
         segment: SegmentId,
         /// Epoch the sender acts under.
         epoch: Epoch,
-        /// Its `base_offset` must be the copy's end.
-        batch: Batch,
+        /// At least one. The `base_offset` of the first must be the copy's end, that of each other the end of the one
+        /// before.
+        batches: Vec<Batch>,
     },
     /// Reads durable batches, the first of which holds `from`.
     Read {
@@ -118,6 +120,21 @@ impl Request {
             | Self::Verify { segment }
             | Self::Delete { segment }
             | Self::Inspect { segment } => *segment,
+        }
+    }
+
+    /// Whether it may change what the copy takes or holds, so that it matters what was appended before.
+    #[must_use]
+    pub fn changes_copy(&self) -> bool {
+        match self {
+            Self::Create { .. }
+            | Self::Append { .. }
+            | Self::Fence { .. }
+            | Self::Seal { .. }
+            | Self::Rebuilt { .. }
+            | Self::Latch { .. }
+            | Self::Delete { .. } => true,
+            Self::Read { .. } | Self::SeekTime { .. } | Self::Verify { .. } | Self::Inspect { .. } => false,
         }
     }
 }

@@ -9,6 +9,9 @@ use super::{End, meet};
 use crate::driver::FromPeers;
 use crate::peer::PeerEvent;
 
+/// Events handed to the core in one piece.
+const EVENTS_AT_ONCE: usize = 64;
+
 /// Carries until the connections or the core are gone. `met` is told since when another node is connected.
 pub(super) async fn run(
     mut events: mpsc::Receiver<PeerEvent>,
@@ -18,18 +21,22 @@ pub(super) async fn run(
     end: End,
 ) {
     let mut admitted = Admitted { control_plane, nodes: BTreeSet::new() };
-    while let Some(event) = events.recv().await {
-        if let Some(refusal) = meet::duplicate(&event) {
-            end.now(refusal);
-            continue;
+    let mut arrived = Vec::new();
+    while events.recv_many(&mut arrived, EVENTS_AT_ONCE).await > 0 {
+        let mut judged = Vec::with_capacity(arrived.len());
+        for event in arrived.drain(..) {
+            if let Some(refusal) = meet::duplicate(&event) {
+                end.now(refusal);
+                continue;
+            }
+            judged.extend(admitted.judge(event));
+            let is_met = !admitted.nodes.is_empty();
+            met.send_if_modified(|since| {
+                let now = is_met.then(|| since.unwrap_or_else(tokio::time::Instant::now));
+                std::mem::replace(since, now) != now
+            });
         }
-        let Some(event) = admitted.judge(event) else { continue };
-        let is_first = !admitted.nodes.is_empty();
-        met.send_if_modified(|since| {
-            let now = is_first.then(|| since.unwrap_or_else(tokio::time::Instant::now));
-            std::mem::replace(since, now) != now
-        });
-        if core.send(FromPeers::Event(event)).await.is_err() {
+        if !judged.is_empty() && core.send(FromPeers::Events(judged)).await.is_err() {
             return;
         }
     }

@@ -39,7 +39,7 @@ use gossip::Gossip;
 pub(crate) use others::Others;
 
 /// Events between the connections and whoever carries them on.
-const EVENTS_MAX: usize = 16;
+const EVENTS_MAX: usize = 64;
 /// Commands that wait for one connection.
 const COMMANDS_MAX: usize = 16 * 1024;
 

@@ -21,6 +21,8 @@ pub(crate) struct Others {
     seeds: Vec<String>,
     listed: watch::Sender<Vec<(NodeId, String)>>,
     calls: Calls,
+    /// What goes out at the end of the burst.
+    outgoing: BTreeMap<NodeId, Vec<Command>>,
     /// What was asked and never went out.
     unsent: Vec<(NodeId, AskId)>,
 }
@@ -35,10 +37,11 @@ enum Way {
 }
 
 impl Way {
-    fn send(&self, to: NodeId, command: Command) -> bool {
+    /// Gives back what was not taken.
+    fn send(&self, to: NodeId, commands: Vec<Command>) -> Result<(), Vec<Command>> {
         match self {
-            Self::Peers(peers) => peers.send(to, command).is_ok(),
-            Self::Alone(_) => false,
+            Self::Peers(peers) => peers.send(to, commands).map_err(|(_, commands)| commands),
+            Self::Alone(_) => Err(commands),
         }
     }
 }
@@ -85,36 +88,47 @@ impl Others {
         seeds: Vec<String>,
         listed: watch::Sender<Vec<(NodeId, String)>>,
     ) -> Self {
-        Self { way: Way::Peers(peers), seeds, listed, calls: Calls::default(), unsent: Vec::new() }
+        Self::by(Way::Peers(peers), seeds, listed)
     }
 
     /// Of a node that meets nobody, and must not go on once it turns out that its cluster has others.
     pub(crate) fn none(end: End) -> Self {
-        Self {
-            way: Way::Alone(end),
-            seeds: Vec::new(),
-            listed: watch::Sender::new(Vec::new()),
-            calls: Calls::default(),
-            unsent: Vec::new(),
-        }
+        Self::by(Way::Alone(end), Vec::new(), watch::Sender::new(Vec::new()))
+    }
+
+    fn by(way: Way, seeds: Vec<String>, listed: watch::Sender<Vec<(NodeId, String)>>) -> Self {
+        let (outgoing, unsent) = (BTreeMap::new(), Vec::new());
+        Self { way, seeds, listed, calls: Calls::default(), outgoing, unsent }
     }
 
     /// Dropped when there is no connection.
-    pub(crate) fn say(&self, to: NodeId, message: Message) {
-        self.way.send(to, Command::Say(message));
+    pub(crate) fn say(&mut self, to: NodeId, message: Message) {
+        self.put(to, Command::Say(message));
     }
 
     pub(crate) fn ask(&mut self, to: NodeId, ask: AskId, message: Message, within: std::time::Duration) {
-        let command = Command::Call { token: ask.0, message, within };
-        if !self.way.send(to, command) {
-            self.unsent.push((to, ask));
-        }
+        self.put(to, Command::Call { token: ask.0, message, within });
     }
 
     /// Dropped when the one who asked has gone or wants no answer any more.
     pub(crate) fn answer(&mut self, to: NodeId, call: CallId, message: Message) {
         if let Some(caller) = self.calls.take(call) {
-            self.way.send(to, Command::Answer { caller, message });
+            self.put(to, Command::Answer { caller, message });
+        }
+    }
+
+    fn put(&mut self, to: NodeId, command: Command) {
+        self.outgoing.entry(to).or_default().push(command);
+    }
+
+    /// The burst is over: what it has for each node goes to that one's connection in one piece.
+    pub(crate) fn send_all(&mut self) {
+        while let Some((to, commands)) = self.outgoing.pop_first() {
+            let Err(commands) = self.way.send(to, commands) else { continue };
+            self.unsent.extend(commands.into_iter().filter_map(|command| match command {
+                Command::Call { token, .. } => Some((to, AskId(token))),
+                Command::Say(_) | Command::Cancel { .. } | Command::Answer { .. } => None,
+            }));
         }
     }
 
@@ -139,14 +153,18 @@ impl Others {
         self.unsent.drain(..).map(unanswered).collect()
     }
 
-    /// What the core is told of it; `None` when that is nothing.
-    pub(crate) fn event(&mut self, from: FromPeers) -> Option<Event> {
-        let event = match from {
-            FromPeers::Event(event) => event,
+    /// What the core is told of it.
+    pub(crate) fn events(&mut self, from: FromPeers, out: &mut Vec<Event>) {
+        match from {
+            FromPeers::Events(events) => out.extend(events.into_iter().filter_map(|event| self.event(event))),
             FromPeers::Seen { node, incarnation, status } => {
-                return Some(Event::Peer(node, ToCore::Seen { incarnation, status }));
+                out.push(Event::Peer(node, ToCore::Seen { incarnation, status }));
             }
-        };
+        }
+    }
+
+    /// The same of what a connection brought; `None` when that is nothing.
+    fn event(&mut self, event: PeerEvent) -> Option<Event> {
         Some(match event {
             PeerEvent::Up { node, .. } => Event::Peer(node, ToCore::Up),
             PeerEvent::Down { node, .. } => {
@@ -194,7 +212,7 @@ mod tests {
     fn asked(others: &mut Others, node: NodeId, number: u64) -> CallId {
         let caller = Caller::of(number, 1);
         let message = Message::ReadIndex { vnode: types::VnodeId(0) };
-        match others.event(FromPeers::Event(PeerEvent::Asked { node, caller, message })) {
+        match others.event(PeerEvent::Asked { node, caller, message }) {
             Some(Event::Peer(of, ToCore::Asked { call, .. })) if of == node => call,
             other => panic!("{other:?}"),
         }
@@ -205,6 +223,7 @@ mod tests {
         let mut others = Others::none(super::super::end().0);
         let message = Message::ReadIndex { vnode: types::VnodeId(0) };
         others.ask(A, AskId(7), message, std::time::Duration::from_secs(1));
+        others.send_all();
         assert!(others.has_unsent());
         match &others.take_unsent()[..] {
             [Event::Peer(node, ToCore::Unanswered { ask })] => assert_eq!((*node, *ask), (A, AskId(7))),
@@ -231,10 +250,10 @@ mod tests {
         let third = asked(&mut others, B, 3);
         assert_eq!(others.calls.take(first), Some(Caller::of(1, 1)));
         assert_eq!(others.calls.take(first), None);
-        assert!(others.event(FromPeers::Event(PeerEvent::Cancelled { caller: Caller::of(2, 1) })).is_none());
+        assert!(others.event(PeerEvent::Cancelled { caller: Caller::of(2, 1) }).is_none());
         assert_eq!(others.calls.take(second), None);
         let down = PeerEvent::Down { node: B, why: String::new() };
-        assert!(matches!(others.event(FromPeers::Event(down)), Some(Event::Peer(B, ToCore::Down))));
+        assert!(matches!(others.event(down), Some(Event::Peer(B, ToCore::Down))));
         assert_eq!(others.calls.take(third), None);
         assert!(others.calls.by_id.is_empty() && others.calls.by_caller.is_empty());
     }

@@ -5,6 +5,7 @@
 //! from hearing it, and events that nobody takes do not keep it from being answered.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 use types::NodeId;
 
-use super::table::{Entry, Heard};
+use super::table::{Commands, Entry, Heard, Orders};
 use super::{Caller, Cause, Command, Ending, Failure, PeerEvent, Shared, stopped};
 use crate::tcp::gate::Entered;
 
@@ -70,7 +71,7 @@ struct Connection {
     /// The one whose place it took, until that one's end has been told of.
     before: Option<watch::Receiver<()>>,
     told: (watch::Sender<()>, watch::Receiver<()>),
-    commands: (mpsc::Sender<Command>, mpsc::Receiver<Command>),
+    commands: (Commands, Orders),
     end: (mpsc::Sender<Ending>, mpsc::Receiver<Ending>),
     /// Events that wait for room, with what they hold of a window: no more than the windows allow.
     pending: VecDeque<(PeerEvent, Option<Parcel>)>,
@@ -98,7 +99,7 @@ pub(super) async fn run(
         counts: false,
         before: None,
         told: watch::channel(()),
-        commands: mpsc::channel(shared.queue_max),
+        commands: Commands::new(shared.queue_max),
         end: mpsc::channel(1),
         pending: VecDeque::new(),
         tokens: BTreeMap::new(),
@@ -131,18 +132,25 @@ impl Connection {
     async fn drive(&mut self, channel: &mut Box<dyn Channel>, stop: &mut watch::Receiver<bool>) -> Cause {
         let (mut reader, mut writer) = tokio::io::split(channel);
         let (mut unflushed, events) = (false, self.shared.events.clone());
+        // Kept over all turns: to ask for either anew each time costs a lock.
+        let mut stopped = pin!(stopped(stop));
+        let mut alarm = pin!(sleep_until(self.shared.clock.at(self.link.next_wake())));
         loop {
             if let Err(cause) = self.take_received() {
                 return cause;
             }
             let wake = self.shared.clock.at(self.link.next_wake());
+            // One that comes too early costs a look.
+            if wake < alarm.deadline() {
+                alarm.as_mut().reset(wake);
+            }
             let (outgoing, incoming) = self.link.buffers();
             let has_outgoing = !outgoing.is_empty();
             if incoming.capacity() - incoming.len() < READ_BYTES.0 {
                 incoming.reserve(READ_BYTES.1);
             }
             let next: Result<(), Cause> = tokio::select! {
-                () = stopped(stop) => {
+                () = &mut stopped => {
                     Err(self.link.refuse(Refusal::Closing, "this node shuts down".to_owned()).into())
                 }
                 Some(Ending { refusal, detail }) = self.end.1.recv() => {
@@ -167,16 +175,20 @@ impl Connection {
                 }
                 room = events.reserve(), if self.before.is_none() && !self.pending.is_empty() => match room {
                     Ok(room) => {
-                        if let Some((event, parcel)) = self.pending.pop_front() {
-                            room.send(event);
-                            parcel.iter().for_each(|parcel| self.link.release(parcel));
+                        self.hand_over(room);
+                        while !self.pending.is_empty() && let Ok(room) = events.try_reserve() {
+                            self.hand_over(room);
                         }
                         Ok(())
                     }
                     Err(error) => Err(error.into()),
                 },
-                Some(command) = self.commands.1.recv() => self.obey_all(command),
-                () = sleep_until(wake) => self.link.tick(self.shared.clock.now()).map_err(Cause::from),
+                Some(commands) = self.commands.1.next() => self.obey_all(commands),
+                () = &mut alarm => {
+                    let ticked = self.link.tick(self.shared.clock.now()).map_err(Cause::from);
+                    alarm.as_mut().reset(self.shared.clock.at(self.link.next_wake()));
+                    ticked
+                }
             };
             if let Err(cause) = next {
                 return cause;
@@ -185,10 +197,19 @@ impl Connection {
     }
 
     fn take_received(&mut self) -> Result<(), Cause> {
-        while let Some(received) = self.link.receive(self.shared.clock.now())? {
+        let now = self.shared.clock.now();
+        while let Some(received) = self.link.receive(now)? {
             self.received(received)?;
         }
         Ok(())
+    }
+
+    /// Hands the oldest event to who listens: the peer may send as much more.
+    fn hand_over(&mut self, room: mpsc::Permit<'_, PeerEvent>) {
+        if let Some((event, parcel)) = self.pending.pop_front() {
+            room.send(event);
+            parcel.iter().for_each(|parcel| self.link.release(parcel));
+        }
     }
 
     fn received(&mut self, received: Received) -> Result<(), Cause> {
@@ -251,12 +272,14 @@ impl Connection {
         }
     }
 
-    /// Obeys a command and what waits behind it, so that small messages share a write.
-    fn obey_all(&mut self, command: Command) -> Result<(), Cause> {
-        self.obey(command)?;
-        for _ in 0..COMMANDS_AT_ONCE {
-            let Ok(command) = self.commands.1.try_recv() else { break };
-            self.obey(command)?;
+    /// Obeys commands and what waits behind them, so that small messages share a write.
+    fn obey_all(&mut self, commands: Vec<Command>) -> Result<(), Cause> {
+        let mut next = Some(commands);
+        let mut count = 0;
+        while let Some(commands) = next {
+            count += commands.len();
+            commands.into_iter().try_for_each(|command| self.obey(command))?;
+            next = if count < COMMANDS_AT_ONCE { self.commands.1.waiting() } else { None };
         }
         Ok(())
     }
@@ -328,11 +351,11 @@ impl Connection {
         self.commands.1.close();
         let mut failed: Vec<u64> =
             self.link.abandon().into_iter().filter_map(|call| self.forget(call)).collect();
-        while let Ok(command) = self.commands.1.try_recv() {
-            match command {
-                Command::Call { token, .. } => failed.push(token),
-                Command::Say(_) | Command::Cancel { .. } | Command::Answer { .. } => {}
-            }
+        while let Some(commands) = self.commands.1.waiting() {
+            failed.extend(commands.into_iter().filter_map(|command| match command {
+                Command::Call { token, .. } => Some(token),
+                Command::Say(_) | Command::Cancel { .. } | Command::Answer { .. } => None,
+            }));
         }
         for token in failed {
             let event = PeerEvent::Failed { node, token, failure: Failure::Disconnected };

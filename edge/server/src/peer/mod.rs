@@ -201,6 +201,18 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// Whether its message is of the shape it is for.
+    fn fits(&self) -> bool {
+        match self {
+            Self::Say(message) => message.kind().shape() == Shape::Says,
+            Self::Call { message, .. } => message.kind().shape() == Shape::Asks,
+            Self::Answer { message, .. } => message.kind().shape() == Shape::Answers,
+            Self::Cancel { .. } => true,
+        }
+    }
+}
+
 /// Why a command was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
@@ -334,18 +346,13 @@ impl Peers {
         self.targets.send_replace(targets);
     }
 
-    /// Hands over what to do on the connection to `node`; never waits.
+    /// Hands over what to do on the connection to `node`, in order; never waits. Gives back all of it when it is not
+    /// taken.
     ///
     /// Panics on a command with a message of another shape than it is for.
-    pub fn send(&self, node: NodeId, command: Command) -> Result<(), Trouble> {
-        let (message, shape) = match &command {
-            Command::Say(message) => (Some(message), Shape::Says),
-            Command::Call { message, .. } => (Some(message), Shape::Asks),
-            Command::Answer { message, .. } => (Some(message), Shape::Answers),
-            Command::Cancel { .. } => (None, Shape::Asks),
-        };
-        assert!(message.is_none_or(|message| message.kind().shape() == shape), "a message fits its command");
-        self.shared.table.send(node, command)
+    pub fn send(&self, node: NodeId, commands: Vec<Command>) -> Result<(), (Trouble, Vec<Command>)> {
+        assert!(commands.iter().all(Command::fits), "a message fits its command");
+        self.shared.table.send(node, commands)
     }
 
     /// This node belongs to a cluster from now on; said on connections that come.

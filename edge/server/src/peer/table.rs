@@ -9,7 +9,7 @@
 //! of one data directory, and it is the later one that is refused, because its copy may lack what was done since.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,11 +32,76 @@ pub(super) struct Entry {
     /// Where it says it is.
     pub(super) address: String,
     pub(super) dialled_by: NodeId,
-    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) commands: Commands,
     pub(super) end: mpsc::Sender<Ending>,
     /// Its sender is dropped when the connection has told of its end.
     pub(super) told: watch::Receiver<()>,
     pub(super) heard: Heard,
+}
+
+/// The way to a connection for what is to be done on it.
+#[derive(Clone, Debug)]
+pub(super) struct Commands {
+    sender: mpsc::Sender<Vec<Command>>,
+    /// How many wait.
+    waiting: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// The connection's end of it.
+#[derive(Debug)]
+pub(super) struct Orders {
+    receiver: mpsc::Receiver<Vec<Command>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Commands {
+    /// A way on which so many may wait, at least 1.
+    pub(super) fn new(most: usize) -> (Self, Orders) {
+        // None of them is empty, so that there is always room for one more within the bound.
+        let (sender, receiver) = mpsc::channel(most);
+        let waiting = Arc::<AtomicUsize>::default();
+        (Self { sender, waiting: Arc::clone(&waiting), most }, Orders { receiver, waiting })
+    }
+
+    fn send(&self, commands: Vec<Command>) -> Result<(), (Trouble, Vec<Command>)> {
+        let count = commands.len();
+        if count == 0 {
+            return Ok(());
+        }
+        if self.waiting.fetch_add(count, Ordering::Relaxed) + count > self.most {
+            self.waiting.fetch_sub(count, Ordering::Relaxed);
+            return Err((Trouble::Full, commands));
+        }
+        self.sender.try_send(commands).map_err(|unsent| {
+            self.waiting.fetch_sub(count, Ordering::Relaxed);
+            match unsent {
+                mpsc::error::TrySendError::Closed(commands) => (Trouble::NotConnected, commands),
+                mpsc::error::TrySendError::Full(commands) => (Trouble::Full, commands),
+            }
+        })
+    }
+}
+
+impl Orders {
+    /// The next ones, in order; `None` when there will be none. Given up, it has taken none.
+    pub(super) async fn next(&mut self) -> Option<Vec<Command>> {
+        let commands = self.receiver.recv().await?;
+        self.waiting.fetch_sub(commands.len(), Ordering::Relaxed);
+        Some(commands)
+    }
+
+    /// The next ones that wait already.
+    pub(super) fn waiting(&mut self) -> Option<Vec<Command>> {
+        let commands = self.receiver.try_recv().ok()?;
+        self.waiting.fetch_sub(commands.len(), Ordering::Relaxed);
+        Some(commands)
+    }
+
+    /// Nothing more is taken; what was taken is still here.
+    pub(super) fn close(&mut self) {
+        self.receiver.close();
+    }
 }
 
 /// When something was heard last on a connection.
@@ -144,18 +209,16 @@ impl Table {
         }
     }
 
-    /// Hands a command to the connection of `node`. One whose queue is full is ended.
-    pub(super) fn send(&self, node: NodeId, command: Command) -> Result<(), Trouble> {
-        let entry = self.entries().get(&node).cloned().ok_or(Trouble::NotConnected)?;
-        match entry.commands.try_send(command) {
-            Ok(()) => Ok(()),
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(Trouble::NotConnected),
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                let detail = "its queue is full".to_owned();
-                drop(entry.end.try_send(Ending { refusal: Refusal::Busy, detail }));
-                Err(Trouble::Full)
-            }
+    /// Hands commands to the connection of `node`, all or none. One whose queue is full is ended.
+    pub(super) fn send(&self, node: NodeId, commands: Vec<Command>) -> Result<(), (Trouble, Vec<Command>)> {
+        let entries = self.entries();
+        let Some(entry) = entries.get(&node) else { return Err((Trouble::NotConnected, commands)) };
+        let sent = entry.commands.send(commands);
+        if let Err((Trouble::Full, _)) = &sent {
+            let detail = "its queue is full".to_owned();
+            drop(entry.end.try_send(Ending { refusal: Refusal::Busy, detail }));
         }
+        sent
     }
 
     /// Waits until there is no connection to `node`.
@@ -192,7 +255,7 @@ mod tests {
     use super::*;
 
     fn entry(connection: u64, incarnation: u64, dialled_by: u128) -> (Entry, mpsc::Receiver<Ending>) {
-        let (commands, _) = mpsc::channel(1);
+        let (commands, _) = Commands::new(1);
         let (end, ends) = mpsc::channel(1);
         let (_, told) = watch::channel(());
         let (incarnation, dialled_by) = (Incarnation(incarnation), NodeId(dialled_by));

@@ -118,6 +118,10 @@ fn part(bytes: usize) -> Message {
     Message::RaftPart(OfGroup { vnode: VnodeId(1), message: vec![7; bytes].into() })
 }
 
+fn send(peers: &Peers, node: NodeId, command: Command) -> Result<(), Trouble> {
+    peers.send(node, vec![command]).map_err(|(trouble, _)| trouble)
+}
+
 fn ask(token: u64) -> Command {
     Command::Call { token, message: Message::ReadIndex { vnode: VnodeId(4) }, within: PATIENCE }
 }
@@ -128,17 +132,17 @@ async fn two_nodes_talk_and_part() {
     a.dial(&[&b]);
     assert_eq!(a.up().await.claim.name, "n2@localhost");
     assert_eq!(b.up().await.claim.name, "n1@localhost");
-    a.peers.send(NodeId(2), Command::Say(raft(3, "hello"))).unwrap();
+    send(&a.peers, NodeId(2), Command::Say(raft(3, "hello"))).unwrap();
     assert_eq!(b.next().await, PeerEvent::Message { node: NodeId(1), message: raft(3, "hello") });
-    a.peers.send(NodeId(2), ask(77)).unwrap();
+    send(&a.peers, NodeId(2), ask(77)).unwrap();
     let PeerEvent::Asked { caller, .. } = b.next().await else { panic!("a question") };
     let answer = Message::ReadIndexReply(ReadIndexReply::Ready(RaftIndex(9)));
-    b.peers.send(NodeId(1), Command::Answer { caller, message: answer.clone() }).unwrap();
+    send(&b.peers, NodeId(1), Command::Answer { caller, message: answer.clone() }).unwrap();
     let answered = PeerEvent::Answered { node: NodeId(2), token: 77, message: answer };
     assert_eq!(a.next().await, answered);
-    assert_eq!(a.peers.send(NodeId(3), ask(1)), Err(Trouble::NotConnected));
+    assert_eq!(send(&a.peers, NodeId(3), ask(1)), Err(Trouble::NotConnected));
     // A question that nobody answers before the end.
-    a.peers.send(NodeId(2), ask(78)).unwrap();
+    send(&a.peers, NodeId(2), ask(78)).unwrap();
     assert!(matches!(b.next().await, PeerEvent::Asked { .. }));
     b.stop().await;
     let failed = PeerEvent::Failed { node: NodeId(2), token: 78, failure: Failure::Disconnected };
@@ -161,7 +165,7 @@ async fn strangers_are_refused_with_one_line_on_both_sides() {
         assert_eq!(a.refused().await, Error::RefusedBy(expected));
         let Error::Refuses { refusal, detail } = b.refused().await else { panic!("the one who refuses") };
         assert_eq!((refusal, detail.is_empty()), (expected, false));
-        assert_eq!(a.peers.send(NodeId(2), ask(1)), Err(Trouble::NotConnected));
+        assert_eq!(send(&a.peers, NodeId(2), ask(1)), Err(Trouble::NotConnected));
         a.stop().await;
         b.stop().await;
     }
@@ -189,7 +193,7 @@ async fn a_node_that_starts_again_is_found_again() {
     let mut b = Node::start_at(again, &address).await;
     assert_eq!(a.up().await.claim.incarnation, Incarnation(2));
     b.up().await;
-    a.peers.send(NodeId(2), Command::Say(raft(3, "hello"))).unwrap();
+    send(&a.peers, NodeId(2), Command::Say(raft(3, "hello"))).unwrap();
     assert_eq!(b.next().await, PeerEvent::Message { node: NodeId(1), message: raft(3, "hello") });
     a.stop().await;
     b.stop().await;
@@ -241,7 +245,7 @@ async fn a_later_start_of_a_node_takes_its_place_and_an_earlier_is_refused() {
             other => panic!("{other:?}"),
         }
     }
-    a.peers.send(NodeId(2), Command::Say(raft(1, "still there"))).unwrap();
+    send(&a.peers, NodeId(2), Command::Say(raft(1, "still there"))).unwrap();
     match third.next().await {
         PeerEvent::Message { message, .. } => assert_eq!(message, raft(1, "still there")),
         other => panic!("{other:?}"),
@@ -258,7 +262,7 @@ async fn a_connection_is_told_of_after_the_end_of_the_one_before() {
     both_up(&mut a, &mut b).await;
     // More than there is room for: the end has to wait behind what was said.
     for number in 0..40 {
-        b.peers.send(NodeId(1), Command::Say(raft(number, "hello"))).unwrap();
+        send(&b.peers, NodeId(1), Command::Say(raft(number, "hello"))).unwrap();
     }
     let deadline = Instant::now() + PATIENCE;
     while a.events.len() < a.events.max_capacity() {
@@ -267,7 +271,7 @@ async fn a_connection_is_told_of_after_the_end_of_the_one_before() {
     }
     b.stop().await;
     let deadline = Instant::now() + PATIENCE;
-    while a.peers.send(NodeId(2), Command::Cancel { token: 0 }).is_ok() {
+    while send(&a.peers, NodeId(2), Command::Cancel { token: 0 }).is_ok() {
         assert!(Instant::now() < deadline);
         tokio::task::yield_now().await;
     }
@@ -308,7 +312,7 @@ async fn three_nodes_that_all_dial_each_other_keep_one_connection_each() {
         for at in 0..3 {
             for other in (0..3).filter(|other| *other != at) {
                 // Those that are lost with a connection that loses are sent again.
-                let _ = nodes[at].peers.send(NodeId(other as u128 + 1), Command::Say(raft(1, "hello")));
+                let _ = send(&nodes[at].peers, NodeId(other as u128 + 1), Command::Say(raft(1, "hello")));
             }
             let soon = Instant::now() + Duration::from_millis(20);
             while let Ok(Some(event)) = timeout_at(soon, nodes[at].events.recv()).await {
@@ -337,9 +341,9 @@ async fn a_question_passes_bulk() {
     both_up(&mut a, &mut b).await;
     let parts = 200;
     for _ in 0..parts {
-        a.peers.send(NodeId(2), Command::Say(part(250_000))).unwrap();
+        send(&a.peers, NodeId(2), Command::Say(part(250_000))).unwrap();
     }
-    a.peers.send(NodeId(2), ask(1)).unwrap();
+    send(&a.peers, NodeId(2), ask(1)).unwrap();
     let (mut received, mut before) = (0, None);
     while received < parts || before.is_none() {
         match b.next().await {
@@ -350,7 +354,7 @@ async fn a_question_passes_bulk() {
             PeerEvent::Asked { caller, .. } => {
                 before = Some(received);
                 let message = Message::ReadIndexReply(ReadIndexReply::Overloaded);
-                b.peers.send(NodeId(1), Command::Answer { caller, message }).unwrap();
+                send(&b.peers, NodeId(1), Command::Answer { caller, message }).unwrap();
             }
             other => panic!("{other:?}"),
         }
@@ -369,7 +373,7 @@ async fn who_does_not_keep_up_is_given_up() {
     // The other takes no events. All these share the same bytes.
     let large = raft(1, vec![0; limits::RAFT_COMMAND_BYTES_MAX]);
     let deadline = Instant::now() + PATIENCE;
-    while a.peers.send(NodeId(2), Command::Say(large.clone())).is_ok() {
+    while send(&a.peers, NodeId(2), Command::Say(large.clone())).is_ok() {
         assert!(Instant::now() < deadline);
         tokio::task::yield_now().await;
     }
@@ -459,7 +463,7 @@ async fn certificates_may_do_alone_or_beside_a_secret() {
         let address = format!("localhost:{}", b.address.port());
         a.peers.dial(vec![Target { address, node: Some(NodeId(2)) }]);
         both_up(&mut a, &mut b).await;
-        a.peers.send(NodeId(2), Command::Say(part(300_000))).unwrap();
+        send(&a.peers, NodeId(2), Command::Say(part(300_000))).unwrap();
         assert_eq!(b.next().await, PeerEvent::Message { node: NodeId(1), message: part(300_000) });
         a.stop().await;
         b.stop().await;

@@ -367,10 +367,42 @@ fn the_children_of_a_range_wait_for_its_node_and_not_for_ever() {
     assert_eq!(all_of(&mut cluster, other, "t"), ["first", "c"]);
 }
 
+/// What a burst of small requests costs: a message to the node that takes them, one to each that follows it, and an
+/// answer to each of those.
+#[test]
+fn a_burst_of_small_requests_is_one_message_on_each_way() {
+    let (mut cluster, primary, other) = begun();
+    let asked: Vec<RequestId> = (0..5).map(|_| cluster.nodes[other].gather(produce("t", &["a"]))).collect();
+    cluster.nodes[other].step(Event::Timer);
+    cluster.posted.clear();
+    cluster.nodes[other].step(Event::Timer);
+    cluster.pump();
+    for id in asked {
+        assert_eq!(cluster.nodes[other].reply(id), Some(Reply::Stored(1)));
+    }
+    let kind = |message: &peer::Message| match message {
+        peer::Message::Append(append) => Some(("parts", append.parts.len())),
+        peer::Message::AppendReply(reply) => Some(("outcomes", reply.0.len())),
+        peer::Message::Copy(of) => match &of.request {
+            peer::message::copy::Request::Append { frames, .. } => Some(("frames", frames.len())),
+            _ => None,
+        },
+        peer::Message::CopyReply(peer::message::copy::Reply::Appended { .. }) => Some(("ends", 1)),
+        _ => None,
+    };
+    let mut kinds: Vec<_> = cluster.posted.iter().filter_map(kind).collect();
+    kinds.sort_unstable();
+    assert_eq!(
+        kinds,
+        [("ends", 1), ("ends", 1), ("frames", 5), ("frames", 5), ("outcomes", 5), ("parts", 5)]
+    );
+    assert_eq!(all_of(&mut cluster, primary, "t").len(), 6);
+}
+
 /// A primary that refuses one part and takes a later one, which it does not do of itself.
 #[test]
 fn each_part_is_told_its_own_outcome() {
-    use peer::message::part::{AppendReply, Refusal};
+    use peer::message::part::{AppendReply, Outcome, Refusal};
     let (mut cluster, _, other) = begun();
     let parts = [["a"].as_slice(), &["b", "b"], &["c", "c", "c"], &["d", "d", "d", "d"]];
     let asked: Vec<RequestId> =
@@ -380,23 +412,24 @@ fn each_part_is_told_its_own_outcome() {
     let mut take = |cluster: &mut Cluster| {
         for action in std::mem::take(&mut cluster.nodes[other].outgoing) {
             if let Action::Ask { to, ask, message: peer::Message::Append(append), .. } = action {
-                asks.push_back((to, ask, append.count));
+                asks.push_back((to, ask, append.parts.iter().map(|part| part.count).collect::<Vec<_>>()));
             }
         }
         std::mem::take(&mut asks)
     };
-    let answer = |cluster: &mut Cluster, (to, ask, _): (NodeId, AskId, u32), reply: AppendReply| {
-        let message = peer::Message::AppendReply(reply);
+    let answer = |cluster: &mut Cluster, (to, ask, _): &(NodeId, AskId, Vec<u32>), outcomes: &[Outcome]| {
+        let (to, ask) = (*to, *ask);
+        let message = peer::Message::AppendReply(AppendReply(outcomes.to_vec()));
         cluster.nodes[other].step(Event::Peer(to, PeerEvent::Answered { ask, message }));
     };
     let first = take(&mut cluster);
     assert_eq!(first.len(), 1);
-    answer(&mut cluster, first[0], AppendReply::Stored { count: 1 });
+    answer(&mut cluster, &first[0], &[Outcome::Stored { count: 1 }]);
     let rest = take(&mut cluster);
-    assert_eq!(rest.iter().map(|(.., count)| *count).collect::<Vec<_>>(), [2, 3, 4]);
-    answer(&mut cluster, rest[0], AppendReply::NotStored(Refusal::NoSuchTopic));
-    answer(&mut cluster, rest[1], AppendReply::Stored { count: 3 });
-    answer(&mut cluster, rest[2], AppendReply::Stored { count: 4 });
+    assert!(rest.len() == 1 && rest[0].2 == [2, 3, 4], "what can go goes together: {rest:?}");
+    let refused = Outcome::NotStored(Refusal::NoSuchTopic);
+    let outcomes = [refused, Outcome::Stored { count: 3 }, Outcome::Stored { count: 4 }];
+    answer(&mut cluster, &rest[0], &outcomes);
     let told: Vec<_> = asked.iter().map(|id| cluster.nodes[other].reply(*id)).collect();
     let stored = |count| Some(Reply::Stored(count));
     assert_eq!(told, [stored(1), Some(failed(Reason::Unavailable)), stored(3), stored(4)]);

@@ -1,7 +1,7 @@
 //! Appending: accepted at once, sent to the disk with whatever else waits, answered when it is durable.
 
 use bytes::Bytes;
-use types::Epoch;
+use types::{Epoch, Offset};
 
 use super::log::{Held, Log, Mark, Unanswered};
 use super::{Copy, Task, reason_of};
@@ -27,24 +27,26 @@ impl Copy {
         self.log.as_ref().and_then(|log| log.stopped).map(Error::Latched)
     }
 
-    pub(super) fn append(&mut self, desk: &mut Desk, id: RequestId, epoch: Epoch, batch: Batch) {
+    pub(super) fn append(&mut self, desk: &mut Desk, id: RequestId, epoch: Epoch, batches: Vec<Batch>) {
         if let Some(error) = self.refusal(desk, epoch) {
             return desk.reply(id, Reply::Failed(error));
         }
-        let segment = self.meta.segment;
+        let (segment, identity) = (self.meta.segment, self.meta.identity());
         let log = self.log.as_mut().expect("an unsealed copy is opened before its first append");
-        if batch.header.base_offset != log.appended.end {
+        if !follow_on(log.appended.end, &batches) {
             return desk.reply(id, Reply::Failed(Error::OutOfSync { end: log.appended.end }));
         }
-        let position = log.appended.position;
-        let mark = Mark { end: batch.header.end_offset(), position: position + batch.header.frame_len() };
-        let header = batch.header.encode(self.meta.identity(), log.written.position);
-        let (offset, time) = (batch.header.base_offset, batch.header.append_time);
-        log.appended = mark;
-        log.last_time = log.last_time.max(time);
-        log.index.note(Entry { offset, time, position });
-        log.unanswered.push_back(Unanswered { request: id, mark });
-        log.held.push_back(Held { header, batch, mark });
+        for batch in batches {
+            let position = log.appended.position;
+            let mark = Mark { end: batch.header.end_offset(), position: position + batch.header.frame_len() };
+            let header = batch.header.encode(identity, log.written.position);
+            let (offset, time) = (batch.header.base_offset, batch.header.append_time);
+            log.appended = mark;
+            log.last_time = log.last_time.max(time);
+            log.index.note(Entry { offset, time, position });
+            log.held.push_back(Held { header, batch, mark });
+        }
+        log.unanswered.push_back(Unanswered { request: id, mark: log.appended });
         desk.wants_flush(segment);
     }
 
@@ -221,6 +223,17 @@ impl Copy {
             desk.reply(id, Reply::Failed(Error::Storage(error.clone())));
         }
     }
+}
+
+/// Whether there is something to append, and it begins at `end` and has no gaps.
+fn follow_on(end: Offset, batches: &[Batch]) -> bool {
+    let mut next = end;
+    let follows = |batch: &Batch| {
+        let fits = batch.header.base_offset == next;
+        next = batch.header.end_offset();
+        fits
+    };
+    !batches.is_empty() && batches.iter().all(follows)
 }
 
 fn stop(log: &mut Log, reason: FailReason) -> Vec<Unanswered> {

@@ -202,7 +202,7 @@ impl Copy {
         }
         match request {
             Request::Create { .. } => desk.reply(id, Reply::Failed(Error::Exists)),
-            Request::Append { epoch, batch, .. } => self.append(desk, id, epoch, batch),
+            Request::Append { epoch, batches, .. } => self.append(desk, id, epoch, batches),
             Request::Read { from, bytes_max, .. } => self.start_read(desk, id, from, bytes_max),
             Request::SeekTime { at, .. } => self.start_seek(desk, id, at),
             Request::Verify { .. } => self.start_verify(desk, id),
