@@ -8,6 +8,7 @@
 //! - Both checks are made before the proposal: two administrators at the same moment can still leave a topic that
 //!   points at nothing. Such a topic keeps everything, up to a bound for just that case.
 
+use bytes::Bytes;
 use metadata::cluster::{Command, Policy, PolicyName, Setting};
 use metadata::vnode::Topic;
 use types::{TopicName, VnodeId, limits};
@@ -106,6 +107,8 @@ impl Node {
 
     fn policy_of(&self, topic: &Topic) -> TopicPolicy {
         let defaults = &self.core.config.retention;
+        let spread_by = self.core.config.placement.spread_by.as_ref();
+        let spread_by = spread_by.map(|key| Bytes::copy_from_slice(key.as_bytes()));
         let name = topic.policy.as_ref().map(|name| name.as_str().to_owned());
         let policy = name.as_ref().and_then(|name| self.core.meta.cluster().policy(name));
         let is_defined = policy.is_some();
@@ -120,7 +123,7 @@ impl Node {
                 bytes_max: kept(),
                 read_age_ms_max: kept(),
                 unread_age_ms_max: kept(),
-                spread_by: Effective { value: None, source: Source::Default },
+                spread_by: Effective { value: spread_by, source: Source::Default },
             };
         }
         let policy = policy.cloned().unwrap_or_default();
@@ -131,7 +134,7 @@ impl Node {
             bytes_max: effective(policy.bytes_max, defaults.bytes_max),
             read_age_ms_max: effective(policy.read_age_ms_max, None),
             unread_age_ms_max: effective(policy.unread_age_ms_max, None),
-            spread_by: effective(policy.spread_by, None),
+            spread_by: effective(policy.spread_by, spread_by),
         }
     }
 

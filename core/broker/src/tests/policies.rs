@@ -35,12 +35,16 @@ fn of<T>(value: Option<T>, source: Source) -> Effective<T> {
 
 #[test]
 fn a_topic_is_bound_to_what_is_defined_and_shows_it() {
-    let mut bench = Bench::with(|config| config.retention.bytes_max = Some(7));
+    let mut bench = Bench::with(|config| {
+        config.retention.bytes_max = Some(7);
+        config.placement.spread_by = Some("zone".into());
+    });
     assert_eq!(bench.ask(create("t")), Reply::Created);
     let plain = get(&mut bench, "t");
     assert_eq!((plain.name, plain.is_defined), (None, false));
     assert_eq!(plain.age_ms_max, of(None, Source::Default));
     assert_eq!(plain.bytes_max, of(Some(7), Source::Default));
+    assert_eq!(plain.spread_by, of(Some("zone".into()), Source::Default));
 
     assert_eq!(bench.ask(bind("t", Some("p"))), failed(Reason::NoSuchPolicy));
     assert_eq!(bench.ask(bind("t", Some(""))), failed(Reason::NoSuchPolicy));
