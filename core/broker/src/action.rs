@@ -603,4 +603,23 @@ pub enum Notice {
         /// What failed.
         detail: String,
     },
+    /// The cluster's list of nodes is at odds with what this node is; told when that is found, once.
+    Unlisted(Unlisted),
+}
+
+/// How the cluster's list of nodes is at odds with what a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unlisted {
+    /// The node was removed from the cluster, for good.
+    Removed,
+    /// Another node is listed under its name.
+    NameTaken {
+        /// Which.
+        by: NodeId,
+    },
+    /// It is listed under the name it had at its first start.
+    Renamed {
+        /// That name.
+        listed: String,
+    },
 }

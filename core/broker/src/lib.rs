@@ -77,7 +77,7 @@ pub mod witness;
 pub use ::placement::place::Policy as PlacementPolicy;
 pub use action::{
     Action, Actions, Cause, Credentials, Effective, Fetched, GroupInfo, MemberInfo, Notice, RangeInfo,
-    RangeState, Reply, Run, Source, Stop, TopicPolicy, TopicSummary, UserInfo,
+    RangeState, Reply, Run, Source, Stop, TopicPolicy, TopicSummary, Unlisted, UserInfo,
 };
 pub use auth::{Operation, Permissions, Role, Session};
 pub use config::{Config, Formation, MinDomains, Own, Placement, Rebalance, SeedUser, Sweep, Timing};

@@ -85,7 +85,7 @@ fn a_ring_grows_step_by_step_at_whoever_changes_it() {
     let plan = said(&fake, &["reshard", "--to", "5", "--dry-run"]);
     assert_eq!(plan, "3 to 5 vnodes in 2 step(s)\nsplit 0 into 3 at 3\nand 1 more\n");
     let done = said(&fake, &["reshard", "--to", "5"]);
-    assert_eq!(done, "4 of 5 vnodes\nresharded: the ring now has 5 vnodes\n");
+    assert_eq!(done, "4 vnodes, 5 are wanted\nresharded: the ring now has 5 vnodes\n");
     assert_eq!(said(&fake, &["reshard", "--to", "5", "--json"]), "{\"vnodes\":5}\n");
     assert_eq!(leader.with(|state| state.cluster.ring.len()), 5);
     assert_eq!(fake.with(|state| state.cluster.ring.len()), 3, "the node that was asked first only said who");

@@ -3,7 +3,7 @@
 mod healing;
 mod upkeep;
 
-use broker::{Notice, Volume};
+use broker::{Notice, Unlisted, Volume};
 use storage::{raft_log, store};
 
 use crate::audit::{Kind, Line};
@@ -96,6 +96,19 @@ pub(crate) fn log(notice: &Notice) {
         Notice::MetadataStopped { detail } => {
             tracing::error!(reason = detail, "metadata takes no writes until the next start");
         }
+        Notice::Unlisted(Unlisted::Removed) => tracing::error!(
+            "this node was removed from its cluster for good: stop it, and start it with new directories to make it \
+             another node"
+        ),
+        Notice::Unlisted(Unlisted::NameTaken { by }) => tracing::error!(
+            node = %by,
+            "this node is not taken into the cluster, because another one has its name: remove that with --force if \
+             it is gone, or set MALACHI_NODE_NAME to another name"
+        ),
+        Notice::Unlisted(Unlisted::Renamed { listed }) => tracing::warn!(
+            listed,
+            "the cluster knows this node by the name of its first start, MALACHI_NODE_NAME changes nothing any more"
+        ),
     }
 }
 
@@ -178,6 +191,7 @@ pub(crate) fn count(notice: &Notice, metrics: &Metrics) {
         | Notice::Healing(_)
         | Notice::LeftBehind { .. }
         | Notice::ReplicaLost { .. }
+        | Notice::Unlisted(_)
         | Notice::MetadataStopped { .. } => {}
     }
 }
@@ -207,6 +221,7 @@ fn kind(notice: &Notice) -> &'static str {
         Notice::LeftBehind { .. } => "left_behind",
         Notice::ReplicaLost { .. } => "replica_lost",
         Notice::MetadataStopped { .. } => "metadata_stopped",
+        Notice::Unlisted(_) => "unlisted",
         Notice::Store(notice) => match notice {
             store::Notice::TornTail { .. } => "torn_tail",
             store::Notice::Latched { .. } => "copy_latched",

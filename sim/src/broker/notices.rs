@@ -56,6 +56,12 @@ impl World {
                     process.metadata_stopped = true;
                 }
             }
+            Notice::Unlisted(how) => {
+                return Err(Violation::new(
+                    "INV-50",
+                    format!("a node alone is at odds with its list: {how:?}"),
+                ));
+            }
             Notice::ReplicaLost { group } => {
                 return Err(Violation::new("INV-27", format!("nobody could replace the replica of {group}")));
             }

@@ -9,6 +9,7 @@ use metadata::cluster::{AddNode, Command, Node as Listed, NodeState, SetNode};
 use types::{NodeId, VnodeId};
 
 use super::Step;
+use crate::action::{Action, Notice, Unlisted};
 use crate::cluster;
 use crate::config::{Formation, Own};
 use crate::meta::CLUSTER;
@@ -24,6 +25,27 @@ impl Node {
         if let Some(command) = self.introduction() {
             self.control.introducing = true;
             self.core.propose_cluster(&command, cluster::Then::Control(Step::Introduce));
+        }
+    }
+
+    /// Tells when the list is at odds with what this node is: nothing comes of that by itself.
+    pub(super) fn look_at_listing(&mut self) {
+        let found = self.at_odds();
+        if found.is_some() && found != self.control.unlisted {
+            self.core.out.extend(found.clone().map(|found| Action::Notice(Notice::Unlisted(found))));
+        }
+        self.control.unlisted = found;
+    }
+
+    fn at_odds(&self) -> Option<Unlisted> {
+        let (node, own, tables) = (self.core.config.node, &self.core.config.own, self.core.meta.cluster());
+        if tables.is_node_removed(node) {
+            return Some(Unlisted::Removed);
+        }
+        match tables.node(node) {
+            Some(listed) if listed.name.as_str() == &*own.name => None,
+            Some(listed) => Some(Unlisted::Renamed { listed: listed.name.as_str().to_owned() }),
+            None => tables.node_by_name(&own.name).map(|(by, _)| Unlisted::NameTaken { by }),
         }
     }
 

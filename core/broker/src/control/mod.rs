@@ -22,7 +22,7 @@ use std::time::Duration;
 use metadata::cluster::{NodeState, Reply};
 use types::{Instant, NodeId};
 
-use crate::action::Action;
+use crate::action::{Action, Unlisted};
 use crate::cluster;
 use crate::config::Config;
 use crate::meta::CLUSTER;
@@ -60,6 +60,8 @@ pub(crate) struct Control {
     look_at: Option<Instant>,
     /// A proposal about this node is on its way.
     introducing: bool,
+    /// How the list of nodes was at odds with this one when it was looked at last.
+    unlisted: Option<Unlisted>,
     /// A proposal about a placement is on its way.
     placing: bool,
     lease: Lease,
@@ -75,6 +77,7 @@ impl Control {
         Self {
             look_at: None,
             introducing: false,
+            unlisted: None,
             placing: false,
             lease: Lease::new(config.lease),
             ring: RingWork::default(),
@@ -120,6 +123,7 @@ impl Node {
             }
         }
         self.introduce();
+        self.look_at_listing();
         self.found_vnodes();
         self.core.dissolve_gone();
         if self.core.meta.cluster().nodes().count() > 1 {

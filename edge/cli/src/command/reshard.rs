@@ -56,7 +56,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         if told.replace(status.ring_version) != Some(status.ring_version) && !args.json {
             let doing = status.pending.map_or_else(String::new, |step| format!(": {}", described(step)));
-            print::line(&format_args!("{} of {} vnodes{doing}", status.vnodes, args.to))?;
+            print::line(&format_args!("{} vnodes, {} are wanted{doing}", status.vnodes, args.to))?;
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

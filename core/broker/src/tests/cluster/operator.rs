@@ -262,3 +262,36 @@ fn two_changes_at_once_are_both_made() {
     let states: Vec<NodeState> = cluster.status_at(0).nodes.iter().map(|node| node.state).collect();
     assert_eq!(states, [NodeState::Active, NodeState::Active, NodeState::Draining, NodeState::Draining]);
 }
+
+#[test]
+fn a_node_that_is_at_odds_with_the_list_says_so_once() {
+    use crate::action::{Notice, Unlisted};
+    let told = |cluster: &Cluster, node: usize| {
+        let mut told = Vec::new();
+        for notice in &cluster.nodes[node].notices {
+            if let Notice::Unlisted(how) = notice {
+                told.push(how.clone());
+            }
+        }
+        told
+    };
+    let mut cluster = Cluster::of(3);
+    // The name of one that is listed already.
+    let at = cluster.nodes.len();
+    cluster.nodes.push(Bench::begun(|config| {
+        describe(config, at);
+        config.own.name = "n1".into();
+        config.formation = Formation::Joins;
+    }));
+    (0..at).for_each(|other| cluster.connect(other, at));
+    cluster.pass(Duration::from_secs(10));
+    assert_eq!(told(&cluster, at), [Unlisted::NameTaken { by: id(1) }]);
+    cluster.nodes[2].config.own.name = "other".into();
+    cluster.restart(2);
+    cluster.pass(Duration::from_secs(10));
+    assert_eq!(told(&cluster, 2), [Unlisted::Renamed { listed: "n2".to_owned() }]);
+    assert!(matches!(cluster.ask(0, change(1, NodeChange::ForceRemove, false)), Reply::NodeChanged(_)));
+    cluster.pass(Duration::from_secs(10));
+    assert_eq!(told(&cluster, 1), [Unlisted::Removed]);
+    assert!(told(&cluster, 0).is_empty());
+}

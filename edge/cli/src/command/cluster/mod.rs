@@ -106,10 +106,15 @@ impl Names {
     }
 }
 
-/// The node of that name, else of that id.
+/// The node of that name, else of that id, else the only one whose name has that before or behind its `@`.
 pub(super) fn find<'a>(status: &'a ClusterStatus, wanted: &str) -> anyhow::Result<&'a ClusterNode> {
     let by_name = status.nodes.iter().find(|node| node.name == wanted.as_bytes());
     let found = by_name.or_else(|| status.nodes.iter().find(|node| node.node.to_string() == wanted));
+    let is_half = |node: &&ClusterNode| {
+        print::name(&node.name).split_once('@').is_some_and(|(name, host)| name == wanted || host == wanted)
+    };
+    let halves: Vec<&ClusterNode> = status.nodes.iter().filter(is_half).collect();
+    let found = found.or_else(|| halves.first().copied().filter(|_| halves.len() == 1));
     found.ok_or_else(|| {
         let names: Vec<String> = status.nodes.iter().map(|node| print::name(&node.name)).collect();
         anyhow::anyhow!("the cluster has no node {wanted:?}; it has {}", names.join(", "))
