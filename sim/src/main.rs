@@ -445,7 +445,7 @@ fn run_records(
     let mut total = cluster::Summary::default();
     let tally = run_seeds(arguments, |seed| run(seed, options).map(|summary| total.add(summary)));
     let told = format!(
-        "{} nodes, {} lifetimes, {} power cuts, {} partitions, {} records acknowledged, {} unknown, {} refused, {} requests repeated, {} forgotten, {} due, {} read, {} reads failed, {} given to groups ({} again), {} commits, {} members left, {} consumers refused, {} looks at disks, {} copies damaged, {} nodes removed, {} lost, healed within {:.1} s",
+        "{} nodes, {} lifetimes, {} power cuts, {} partitions, {} records acknowledged, {} unknown, {} refused, {} requests repeated, {} forgotten, {} due, {} read, {} reads failed, {} given to groups ({} again), {} commits, {} members left, {} consumers refused, {} looks at disks, {} copies damaged, {} splits and merges by load, {} nodes removed, {} lost, healed within {:.1} s",
         total.nodes,
         total.lives,
         total.cuts,
@@ -465,6 +465,7 @@ fn run_records(
         total.consumers_failed,
         total.audits,
         total.damaged,
+        total.resized,
         total.removed,
         total.wiped,
         total.healing as f64 / 1e6,

@@ -160,6 +160,13 @@ pub enum Reply {
     Groups(Vec<Bytes>, bool),
     /// A group's members and lag.
     Group(GroupInfo),
+    /// A group stands somewhere else, or would.
+    GroupMoved {
+        /// Records it had not committed where it was; the most it can be.
+        lag_before: u64,
+        /// The same where it is now.
+        lag_after: u64,
+    },
     /// What a password is to be checked against.
     Credentials(Credentials),
     /// Who logged in.

@@ -157,9 +157,10 @@ impl Node {
         if self.stream_committed(id, result) || self.core.config.has_bug(Bug::LoseCommit) {
             return;
         }
-        let reply = match result {
-            Ok(()) => Reply::Committed,
-            Err(error) => Reply::Failed(error.reason()),
+        let reply = match (result, self.take_moved(id)) {
+            (Ok(()), Some((lag_before, lag_after))) => Reply::GroupMoved { lag_before, lag_after },
+            (Ok(()), None) => Reply::Committed,
+            (Err(error), _) => Reply::Failed(error.reason()),
         };
         self.core.reply(id, reply);
     }

@@ -329,6 +329,17 @@ pub enum Admin {
         /// Most names; 0 is the default.
         max: u32,
     },
+    /// Puts a group somewhere else.
+    MoveGroup(wire::request::MoveGroup),
+    /// Forgets a group and where it stands.
+    DeleteGroup {
+        /// Topic name as sent.
+        topic: Option<Bytes>,
+        /// The group.
+        group: Option<Bytes>,
+        /// Also while it has members.
+        force: bool,
+    },
     /// A group's members and how far it is behind.
     DescribeGroup {
         /// Topic name as sent.

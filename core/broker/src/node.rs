@@ -302,6 +302,10 @@ impl Node {
             Admin::ListGroups { topic, after, max } => {
                 self.list_groups(id, session, topic.as_ref(), after.as_ref(), *max);
             }
+            Admin::MoveGroup(request) => self.move_group(id, session, request),
+            Admin::DeleteGroup { topic, group, force } => {
+                self.delete_group(id, session, (topic.as_ref(), group.as_ref()), *force);
+            }
             Admin::DescribeGroup { topic, group } => {
                 self.describe_group(id, session, topic.as_ref(), group.as_ref());
             }
@@ -447,6 +451,7 @@ impl Node {
             Decided::ReplicasSet { segment, result } => self.replicas_set(segment, result),
             Decided::Committed { id, result } => self.committed(id, result),
             Decided::PolicyBound { id, result } => self.policy_bound(id, result),
+            Decided::GroupDeleted { id, result } => self.group_deleted(id, result),
         }
     }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use types::cursor::{CursorMember, Tile};
-use types::{GroupName, MemberName, TopicId, TopicName, limits};
+use types::{GroupName, Instant, MemberName, TopicId, TopicName, limits};
 use wire::Reason;
 
 use crate::action::{Action, Reply};
@@ -27,7 +27,7 @@ use crate::reading::{Most, Purpose, Reading};
 use crate::tiles;
 
 /// Never: a stream waits as long as it is open.
-const NEVER: types::Instant = types::Instant(u64::MAX);
+const NEVER: Instant = Instant(u64::MAX);
 
 /// One open stream.
 #[derive(Debug)]
@@ -43,6 +43,10 @@ struct Stream {
     /// There once the topic exists.
     at: Option<At>,
     doing: Doing,
+    /// Since when it is at that.
+    since: Instant,
+    /// When it pushed something last.
+    pushed_at: Option<Instant>,
     /// Something happened while it was busy: it looks again.
     again: bool,
 }
@@ -67,6 +71,31 @@ enum Doing {
     Starved,
 }
 
+impl Stream {
+    fn goes_on(&mut self, doing: Doing, now: Instant) {
+        if self.doing != doing {
+            (self.doing, self.since) = (doing, now);
+        }
+    }
+}
+
+/// A stream for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamInfo {
+    /// Whose share it reads.
+    pub(crate) member: Option<MemberName>,
+    /// Records pushed and not credited, and how many may be.
+    pub(crate) credit: (u32, u32),
+    /// What it is at.
+    pub(crate) doing: &'static str,
+    /// It is out of credit.
+    pub(crate) is_starved: bool,
+    /// Since when it is at that.
+    pub(crate) since: Instant,
+    /// When it pushed something last.
+    pub(crate) pushed_at: Option<Instant>,
+}
+
 /// An acknowledgement whose positions are on their way through metadata.
 #[derive(Clone, Copy, Debug)]
 struct Ack {
@@ -85,6 +114,25 @@ pub(crate) struct Streams {
 impl Streams {
     pub(crate) fn len(&self) -> usize {
         self.streams.len()
+    }
+
+    /// Those of a group on a topic.
+    pub(crate) fn of_group(&self, key: &groups::Key) -> impl Iterator<Item = StreamInfo> {
+        let is_of = |stream: &&Stream| {
+            stream.group == key.group && stream.at.as_ref().is_some_and(|at| at.topic == key.topic)
+        };
+        self.streams.values().filter(is_of).map(|stream| StreamInfo {
+            member: stream.member.clone(),
+            credit: (stream.in_flight, stream.window),
+            doing: match stream.doing {
+                Doing::Reading => "reads, or waits for records",
+                Doing::Pushing => "its last push is on its way to the client",
+                Doing::Starved => "out of credit",
+            },
+            is_starved: stream.doing == Doing::Starved,
+            since: stream.since,
+            pushed_at: stream.pushed_at,
+        })
     }
 
     fn of(&self, connection: ConnectionId) -> Option<RequestId> {
@@ -141,6 +189,8 @@ impl Node {
             in_flight: 0,
             at: None,
             doing: Doing::Starved,
+            since: self.core.now,
+            pushed_at: None,
             again: false,
         })
     }
@@ -186,22 +236,23 @@ impl Node {
     fn stream_read_on(&mut self, id: RequestId) {
         let frame_bytes = self.core.config.frame_bytes_max;
         let ignored = self.core.config.has_bug(Bug::IgnoreCredit);
+        let now = self.core.now;
         let Some(stream) = self.streams.streams.get_mut(&id) else { return };
         let Some(at) = &stream.at else {
-            stream.doing = Doing::Reading;
+            stream.goes_on(Doing::Reading, now);
             return self.park_stream(id, Parked::UnbornStream);
         };
         let credit = stream.window.saturating_sub(stream.in_flight);
         let count = if ignored { stream.max } else { stream.max.min(credit) };
         if count == 0 {
-            stream.doing = Doing::Starved;
+            stream.goes_on(Doing::Starved, now);
             return;
         }
-        stream.doing = Doing::Reading;
-        stream.again = false;
         let (of, tiles) = ((stream.topic.clone(), at.topic), at.tiles.clone());
         let group = Some(stream.group.clone());
         let purpose = Purpose::Stream { member: at.member.clone() };
+        stream.goes_on(Doing::Reading, now);
+        stream.again = false;
         self.reading_turn = self.reading_turn.wrapping_add(1);
         let most = Most { count, frame_bytes };
         let reading = Reading::new(of, tiles, self.reading_turn, most, purpose).for_group(group);
@@ -210,6 +261,7 @@ impl Node {
 
     /// A stream's reading stopped.
     pub(crate) fn stream_read(&mut self, id: RequestId, reading: Reading) {
+        let now = self.core.now;
         let Some(stream) = self.streams.streams.get_mut(&id) else { return };
         if std::mem::take(&mut stream.again) {
             // Its share changed while it read: what it has collected may be somebody else's now.
@@ -220,7 +272,8 @@ impl Node {
                 return self.end_stream(id, Reason::InternalError);
             };
             stream.in_flight = stream.in_flight.saturating_add(fetched.count);
-            stream.doing = Doing::Pushing;
+            stream.goes_on(Doing::Pushing, now);
+            stream.pushed_at = Some(now);
             if let Some(at) = &mut stream.at {
                 at.tiles = tiles;
             }

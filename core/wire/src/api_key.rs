@@ -96,6 +96,10 @@ pub enum ApiKey {
     NewProducer = 59,
     /// Appends records unless they were appended already.
     ProduceOnce = 60,
+    /// Puts a group somewhere else.
+    MoveGroup = 61,
+    /// Forgets a group.
+    DeleteGroup = 62,
     /// Brings the members of vnodes to where they would be placed now.
     Rebalance = 64,
     /// The switches of the cluster.
@@ -106,7 +110,7 @@ pub enum ApiKey {
 
 impl ApiKey {
     /// Every operation, by number.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 51] = [
         Self::Auth,
         Self::CreateTopic,
         Self::Produce,
@@ -153,6 +157,8 @@ impl ApiKey {
         Self::Explain,
         Self::NewProducer,
         Self::ProduceOnce,
+        Self::MoveGroup,
+        Self::DeleteGroup,
         Self::Rebalance,
         Self::ListFlags,
         Self::EnableFlag,
@@ -221,6 +227,8 @@ impl ApiKey {
             Self::Explain => "explain",
             Self::NewProducer => "new_producer",
             Self::ProduceOnce => "produce_once",
+            Self::MoveGroup => "move_group",
+            Self::DeleteGroup => "delete_group",
             Self::Rebalance => "rebalance",
             Self::ListFlags => "list_flags",
             Self::EnableFlag => "enable_flag",
@@ -246,7 +254,7 @@ mod tests {
             assert_eq!(ApiKey::from_number(number), key);
         }
         let frozen: Vec<u16> = ApiKey::ALL.iter().map(|key| key.number()).collect();
-        let known = (0..=16).chain(31..=38).chain(40..=60).chain(64..=66);
+        let known = (0..=16).chain(31..=38).chain(40..=62).chain(64..=66);
         assert_eq!(frozen, known.collect::<Vec<_>>());
     }
 }

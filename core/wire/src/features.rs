@@ -21,6 +21,8 @@ pub const EXPLAIN: u64 = 1 << 7;
 pub const POLICIES: u64 = 1 << 8;
 /// Producers that repeat themselves are noticed: `new_producer` and `produce_once`.
 pub const ONCE: u64 = 1 << 9;
+/// Groups are put somewhere else, and forgotten: `move_group` and `delete_group`.
+pub const GROUP_MOVES: u64 = 1 << 10;
 /// Members of vnodes are moved to their places, and flags are shown and switched on: `rebalance`, `list_flags` and
 /// `enable_flag`.
 pub const PLACEMENT: u64 = 1 << 12;

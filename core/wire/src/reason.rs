@@ -44,6 +44,8 @@ reasons! {
     FrameTooLarge = "frame_too_large",
     /// The node has too many connections.
     GlobalLimitExceeded = "global_limit_exceeded",
+    /// The group has members, and it was not asked for in spite of them.
+    GroupActive = "group_active",
     /// Too few failure domains for a new segment under the placement policy.
     InsufficientDomains = "insufficient_domains",
     /// A failure inside the broker that nothing else names.
@@ -92,6 +94,8 @@ reasons! {
     NoQuorum = "no_quorum",
     /// The cluster has no ring yet.
     NoRing = "no_ring",
+    /// The topic has no group of that name that has committed.
+    NoSuchGroup = "no_such_group",
     /// The cluster has no node of that id, or has it no more.
     NoSuchNode = "no_such_node",
     /// There is no storage policy of that name.
@@ -229,8 +233,10 @@ impl Reason {
             | Self::ConnectionLimitExceeded
             | Self::GlobalLimitExceeded
             | Self::FlagUnsupported
+            | Self::GroupActive
             | Self::InsufficientDomains
             | Self::LastNode
+            | Self::NoSuchGroup
             | Self::NoSuchNode
             | Self::NoSuchPolicy
             | Self::NoSuchTopic
@@ -309,6 +315,7 @@ impl Reason {
             | Self::FlagUnsupported
             | Self::FrameTooLarge
             | Self::GlobalLimitExceeded
+            | Self::GroupActive
             | Self::InvalidAcl
             | Self::InvalidCredentials
             | Self::InvalidCursor
@@ -328,6 +335,7 @@ impl Reason {
             | Self::MtlsAuthUnavailable
             | Self::NoPeerCertificate
             | Self::NoRing
+            | Self::NoSuchGroup
             | Self::NoSuchNode
             | Self::NoSuchPolicy
             | Self::NoSuchRange
@@ -400,6 +408,8 @@ impl Reason {
             | Self::NoBrokers
             | Self::NoQuorum
             | Self::NoRing
+            | Self::GroupActive
+            | Self::NoSuchGroup
             | Self::NoSuchNode
             | Self::NoSuchPolicy
             | Self::NoSuchRange

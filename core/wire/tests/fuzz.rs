@@ -10,8 +10,8 @@ use proptest::sample::{Index, select};
 use types::record::{Header, Record};
 use types::{NodeId, ProducerEpoch, ProducerId, Stamp, VnodeId, WallTime};
 use wire::request::{
-    Acl, Commit, Depth, Envelope, Fetch, NodeChange, Produce, ProduceBatch, ProduceOnce, StreamAck, Subject,
-    Subscribe,
+    Acl, Commit, Depth, Envelope, Fetch, MoveGroup, NodeChange, Produce, ProduceBatch, ProduceOnce,
+    StreamAck, Subject, Subscribe,
 };
 use wire::response::{
     Batch, BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Flag, FlagEnabled,
@@ -147,6 +147,15 @@ fn request() -> impl Strategy<Value = Request> {
             _ => Subject::Group { topic: a, group: b },
         }),
         ApiKey::NewProducer => Request::NewProducer { topic: a },
+        ApiKey::MoveGroup => Request::MoveGroup(MoveGroup {
+            topic: a,
+            group: b,
+            cursor: c,
+            like: d,
+            force: n % 2 == 0,
+            dry_run: m % 2 == 0,
+        }),
+        ApiKey::DeleteGroup => Request::DeleteGroup { topic: a, group: b, force: n % 2 == 0 },
         ApiKey::ProduceOnce => {
             let (producer, epoch) = (ProducerId(x.max(1)), ProducerEpoch(m));
             let (first, born) = (n.min(u32::MAX - batch.count), WallTime(y.max(1)));
@@ -232,6 +241,9 @@ fn later_response() -> impl Strategy<Value = (ApiKey, Response)> {
         any::<[u64; 2]>()
             .prop_map(|[id, now_ms]| Payload::Producer { id, now_ms })
             .prop_map(ok(ApiKey::NewProducer)),
+        any::<[u64; 2]>()
+            .prop_map(|[lag_before, lag_after]| Payload::GroupMoved { lag_before, lag_after })
+            .prop_map(ok(ApiKey::MoveGroup)),
         any::<u32>().prop_map(Payload::Stored).prop_map(ok(ApiKey::ProduceOnce)),
         any::<u64>().prop_map(Payload::Merged).prop_map(ok(ApiKey::MergeRanges)),
         page.prop_map(Payload::Batches).prop_map(ok(ApiKey::FetchBatches)),

@@ -1,4 +1,4 @@
-//! The published vectors, G1 to G30, and those of the later operations, H1 to H55 and P1 to P7, in both directions: the bytes decode to these messages, and these
+//! The published vectors, G1 to G30, and those of the later operations, H1 to H58 and P1 to P7, in both directions: the bytes decode to these messages, and these
 //! messages encode to the bytes. `golden.txt` holds one vector a line.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
@@ -9,8 +9,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use types::record::{Header, Record};
 use types::{NodeId, ProducerEpoch, ProducerId, Stamp, VnodeId, WallTime};
 use wire::request::{
-    Acl, Commit, Depth, Envelope, Fetch, NodeChange, Produce, ProduceBatch, ProduceOnce, StreamAck, Subject,
-    Subscribe,
+    Acl, Commit, Depth, Envelope, Fetch, MoveGroup, NodeChange, Produce, ProduceBatch, ProduceOnce,
+    StreamAck, Subject, Subscribe,
 };
 use wire::response::{
     Batch, BatchPage, ClusterNode, ClusterStatus, CopyHealth, CopyInfo, Explanation, Flag, FlagEnabled,
@@ -484,8 +484,24 @@ fn every_vector_is_checked_above() {
     let checked = include_str!("golden.rs");
     let names: Vec<&str> =
         include_str!("golden.txt").lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(names.len(), 98);
+    assert_eq!(names.len(), 101);
     for name in names {
         assert!(checked.contains(&format!("\"{name}\"")), "{name}");
     }
+}
+
+#[test]
+fn requests_and_responses_of_groups_that_are_moved_and_forgotten() {
+    let moves = MoveGroup {
+        topic: s("orders"),
+        group: s("workers"),
+        cursor: s("c1"),
+        like: None,
+        force: false,
+        dry_run: true,
+    };
+    check_request("H56", 26, Request::MoveGroup(moves));
+    let moved = Payload::GroupMoved { lag_before: 9, lag_after: 2 };
+    check_response("H57", 26, ApiKey::MoveGroup, Response::Ok(moved));
+    check_request("H58", 27, Request::DeleteGroup { topic: s("orders"), group: s("workers"), force: true });
 }

@@ -31,8 +31,8 @@ pub use batch::Batch;
 pub use error::Error;
 #[cfg(feature = "tcp")]
 pub use tcp::{
-    Client, Consumer, ConsumerBuilder, Options, Outbox, OutboxOptions, Producer, Progress, Push, Receipt,
-    Subscription, SubscriptionBuilder, Transport,
+    Client, Consumer, ConsumerBuilder, GroupMove, GroupTarget, Options, Outbox, OutboxOptions, Producer,
+    Progress, Push, Receipt, Subscription, SubscriptionBuilder, Transport,
 };
 #[cfg(feature = "tls")]
 pub use tcp::{Tls, TlsFiles, TlsUnusable};

@@ -51,6 +51,8 @@ pub(crate) enum Kind {
     PolicyDefined,
     PolicyDeleted,
     PolicyBound,
+    GroupMoved,
+    GroupDeleted,
     NodeDrained,
     NodeUndrained,
     NodeRemoved,
@@ -83,6 +85,8 @@ impl Kind {
         Self::PolicyDefined,
         Self::PolicyDeleted,
         Self::PolicyBound,
+        Self::GroupMoved,
+        Self::GroupDeleted,
         Self::NodeDrained,
         Self::NodeUndrained,
         Self::NodeRemoved,
@@ -115,6 +119,8 @@ impl Kind {
             Self::PolicyDefined => "policy_defined",
             Self::PolicyDeleted => "policy_deleted",
             Self::PolicyBound => "policy_bound",
+            Self::GroupMoved => "group_moved",
+            Self::GroupDeleted => "group_deleted",
             Self::NodeDrained => "node_drained",
             Self::NodeUndrained => "node_undrained",
             Self::NodeRemoved => "node_removed",
@@ -201,6 +207,15 @@ impl Change {
             Admin::MergeRanges { topic, a, b } => {
                 Some(Self::about(Kind::RangesMerged, topic).with(|out| write!(out, "ranges={a},{b}")))
             }
+            Admin::MoveGroup(moves) if moves.dry_run => None,
+            Admin::MoveGroup(moves) => Some(
+                Self::about(Kind::GroupMoved, &moves.topic)
+                    .with(|out| write!(out, "group={}", shown(moves.group.as_deref().unwrap_or_default()))),
+            ),
+            Admin::DeleteGroup { topic, group, .. } => Some(
+                Self::about(Kind::GroupDeleted, topic)
+                    .with(|out| write!(out, "group={}", shown(group.as_deref().unwrap_or_default()))),
+            ),
             Admin::ListTopics { .. }
             | Admin::DescribeTopic { .. }
             | Admin::SeekTime { .. }

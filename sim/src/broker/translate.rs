@@ -42,6 +42,8 @@ pub(super) fn request(request: wire::Request) -> Result<Request, Reason> {
         R::MergeRanges { topic, a, b } => Request::Admin(Admin::MergeRanges { topic, a, b }),
         R::SeekTime { topic, at_ms } => Request::Admin(Admin::SeekTime { topic, at_ms }),
         R::ListGroups { topic, after, max } => Request::Admin(Admin::ListGroups { topic, after, max }),
+        R::MoveGroup(moves) => Request::Admin(Admin::MoveGroup(moves)),
+        R::DeleteGroup { topic, group, force } => Request::Admin(Admin::DeleteGroup { topic, group, force }),
         R::DescribeGroup { topic, group } => Request::Admin(Admin::DescribeGroup { topic, group }),
         // Users and their rights are not asked about here.
         _ => return Err(Reason::UnknownApiKey),
@@ -70,6 +72,7 @@ pub(super) fn response(reply: Reply, batches: bool) -> Response {
         }
         Reply::Split { left, right } => Payload::Split { left, right },
         Reply::Merged { child } => Payload::Merged(child),
+        Reply::GroupMoved { lag_before, lag_after } => Payload::GroupMoved { lag_before, lag_after },
         Reply::Sought(cursor) => Payload::Cursor(cursor),
         Reply::Groups(names, more) => Payload::Groups(GroupNames { names, more }),
         Reply::Group(group) => Payload::Group(response::GroupInfo {

@@ -111,6 +111,8 @@ pub struct Summary {
     pub consumers_failed: u64,
     /// Copies damaged on purpose.
     pub damaged: u64,
+    /// Times ranges were split or merged by what they took.
+    pub resized: u64,
     /// Times the disks were looked at.
     pub audits: u64,
     /// Messages between nodes.
@@ -157,6 +159,7 @@ impl Summary {
         self.left += other.left;
         self.consumers_failed += other.consumers_failed;
         self.damaged += other.damaged;
+        self.resized += other.resized;
         self.audits += other.audits;
         self.messages += other.messages;
         self.healing = self.healing.max(other.healing);

@@ -314,7 +314,10 @@ impl World {
                 })?;
                 self.process(id).is_hopeless = true;
             }
-            Action::Notice(notice) => self.say(|| format!("node {id} {notice:?}")),
+            Action::Notice(notice) => {
+                self.summary.resized += u64::from(is_resize(&notice));
+                self.say(|| format!("node {id} {notice:?}"));
+            }
             Action::Left => {
                 let leaving = std::mem::take(&mut self.process(id).is_leaving);
                 ensure(leaving, "ANSWER", || format!("nobody waits for node {id} to leave"))?;
@@ -364,4 +367,14 @@ impl World {
     pub(super) fn wake(&mut self, id: NodeId, at: u64) -> Result<(), Violation> {
         if self.process(id).wake_at == Some(at) { self.step(id, Event::Timer) } else { Ok(()) }
     }
+}
+
+/// Whether ranges were split or merged by what they took.
+fn is_resize(notice: &Notice) -> bool {
+    matches!(
+        notice,
+        Notice::Upkeep(
+            broker::upkeep::Notice::RangeSplit { .. } | broker::upkeep::Notice::RangesMerged { .. }
+        )
+    )
 }

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use types::RangeId;
+use types::{Instant, RangeId};
 use wire::response::Explanation;
 
 use super::cause::Cause;
 use crate::groups::Key;
 use crate::node::Node;
+use crate::streams::StreamInfo;
 
 /// Members and positions that are told of many.
 const NAMED_MAX: usize = 64;
+/// Whoever reads and has committed nothing for so long commits rarely, or never.
+const COMMITS_WITHIN: Duration = Duration::from_secs(60);
 /// A member that was given records and has not asked for so long is busy, or hangs.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
 
@@ -33,6 +36,8 @@ impl Node {
                 if *waiting > 0 { "waits for records".to_owned() } else { format!("silent for {idle} ms") };
             facts.push(("member", format!("{name}: {ranges} ranges, {what}")));
         }
+        let streams: Vec<StreamInfo> = self.streams.of_group(key).take(NAMED_MAX).collect();
+        facts.extend(streams.iter().map(|stream| ("stream", self.stream_told(stream))));
         let tables = self.core.meta.of(key.topic);
         for tile in tables.positions(key.topic, &key.group).iter().take(NAMED_MAX) {
             let id = RangeId { topic: key.topic, seq: tile.range };
@@ -81,6 +86,10 @@ impl Node {
         } else if !unreadable.is_empty() {
             let text = format!("records of range {} cannot be read for now", unreadable.join(", "));
             Cause::waits("unreadable", text, "it is tried again by itself; `explain range` says why")
+        } else if let Some(starved) = starved(&streams) {
+            let text = "records were pushed to its streams, as many as they may have unacknowledged";
+            let next = "acknowledge records: nothing is pushed before that; a client that closes gives them to others";
+            Cause::stands("no_credit", text, next).since(Some(self.core.now.since(starved)))
         } else if silent {
             let text = "its members were given records, and ask for no more";
             Cause::stands(
@@ -89,9 +98,38 @@ impl Node {
                 "they work, or hang: one that stays silent loses its ranges to others",
             )
             .since(longest.map(Duration::from_millis))
+        } else if committed.is_none_or(|ago| u128::from(ago) >= COMMITS_WITHIN.as_millis()) {
+            let text = match committed {
+                Some(ago) => format!("its members read, and have committed nothing for {} s", ago / 1000),
+                None => "its members read, and have never committed".to_owned(),
+            };
+            let next = "commit what was read: until then a member that fetches is given the same again";
+            Cause::stands("not_committing", text, next).since(committed.map(Duration::from_millis))
         } else {
             Cause::moves("reading", "its members read, and commit what they have read", "nothing")
         };
         cause.told(self.core.config.node, facts)
     }
+
+    /// A stream of this node: whose it is, its credit, and what it is at.
+    fn stream_told(&self, stream: &StreamInfo) -> String {
+        let now = self.core.now;
+        let of = stream.member.as_ref().map_or_else(
+            || "no member".to_owned(),
+            |member| String::from_utf8_lossy(member.as_bytes()).into_owned(),
+        );
+        let (in_flight, window) = stream.credit;
+        let pushed = stream.pushed_at.map_or_else(
+            || "nothing pushed yet".to_owned(),
+            |at| format!("last push {} ms ago", now.since(at).as_millis()),
+        );
+        let since = now.since(stream.since).as_millis();
+        format!("{of}: {} for {since} ms, {in_flight} of {window} unacknowledged, {pushed}", stream.doing)
+    }
+}
+
+/// Since when every stream is out of credit, if there is one and all of them are.
+fn starved(streams: &[StreamInfo]) -> Option<Instant> {
+    let all = streams.iter().all(|stream| stream.is_starved);
+    streams.iter().map(|stream| stream.since).max().filter(|_| all)
 }

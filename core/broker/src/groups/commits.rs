@@ -19,6 +19,7 @@ use wire::Reason;
 
 use super::Key;
 use super::attending::RETRY_AFTER;
+use super::moves::{Lags, Wish};
 use crate::action::{Action, GroupInfo, MemberInfo, Reply};
 use crate::commit::{self, Proposed};
 use crate::event::{AskId, CallId, ConnectionId, RequestId};
@@ -42,6 +43,8 @@ pub(crate) struct Commits {
     stored: Vec<(RequestId, TopicId, RaftIndex, Instant)>,
     /// Those of other nodes.
     served: BTreeMap<RequestId, (NodeId, CallId, TopicId)>,
+    /// Groups that are being put somewhere else, by whoever asked for it.
+    pub(super) moves: BTreeMap<RequestId, Lags>,
     next: u64,
 }
 
@@ -51,6 +54,8 @@ struct Asked {
     key: Key,
     /// The positions; none for whoever asks who the members are.
     cursor: Option<Bytes>,
+    /// What is done when there are no members; none for whoever only wants to know.
+    wish: Option<Wish>,
     to: NodeId,
     /// Somebody has said already that he does not coordinate.
     again: bool,
@@ -86,15 +91,27 @@ impl Node {
         }
         let to = self.whom_to_ask(key.topic).filter(|to| self.core.liveness.is_up(*to));
         let to = to.ok_or(commit::Error::NotOwner)?;
-        self.ask_coordinator(Asked { id, key, cursor: Some(cursor), to, again: false });
+        self.ask_coordinator(Asked { id, key, cursor: Some(cursor), wish: None, to, again: false });
         Ok(())
     }
 
     /// Asks the coordinator who the members of a group are; `false` when nobody can be asked.
     pub(crate) fn ask_members(&mut self, id: RequestId, key: &Key) -> bool {
+        self.ask_members_with(id, key, None)
+    }
+
+    /// The same before something is done to the group.
+    pub(super) fn ask_members_for(&mut self, id: RequestId, key: &Key, wish: Wish) -> bool {
+        self.ask_members_with(id, key, Some(wish))
+    }
+
+    fn ask_members_with(&mut self, id: RequestId, key: &Key, wish: Option<Wish>) -> bool {
         let to = self.whom_to_ask(key.topic).filter(|to| self.core.liveness.is_up(*to));
         match to.filter(|_| !self.attending.commits.is_full()) {
-            Some(to) => self.ask_coordinator(Asked { id, key: key.clone(), cursor: None, to, again: false }),
+            Some(to) => {
+                let key = key.clone();
+                self.ask_coordinator(Asked { id, key, cursor: None, wish, to, again: false });
+            }
             None => return false,
         }
         true
@@ -118,6 +135,14 @@ impl Node {
             (Some(_), Some(Message::CommitReply(CommitReply::NotCoordinator { hint })))
             | (None, Some(Message::MembersReply(MembersReply::NotCoordinator { hint }))) => {
                 self.ask_once_more(asked, hint);
+            }
+            (None, Some(Message::MembersReply(MembersReply::Members { members, .. })))
+                if asked.wish.is_some() =>
+            {
+                let Asked { id, key, wish, .. } = asked;
+                if let Some(wish) = wish {
+                    self.grant_unless(id, key, wish, !members.is_empty());
+                }
             }
             (None, Some(Message::MembersReply(MembersReply::Members { generation, members }))) => {
                 let members = members.into_iter().map(|member| MemberInfo {
@@ -189,8 +214,12 @@ impl Node {
 
     /// This node coordinates by now.
     fn ask_self(&mut self, asked: Asked) {
-        let Asked { id, key, cursor, .. } = asked;
+        let Asked { id, key, cursor, wish, .. } = asked;
         let Some(cursor) = cursor else {
+            if let Some(wish) = wish {
+                let has_members = !self.group_info(&key).members.is_empty();
+                return self.grant_unless(id, key, wish, has_members);
+            }
             let info = self.group_info(&key);
             return self.core.reply(id, Reply::Group(info));
         };

@@ -17,6 +17,7 @@ mod commits;
 mod coordinator;
 mod front;
 mod gathering;
+mod moves;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

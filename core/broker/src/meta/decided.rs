@@ -138,4 +138,9 @@ pub(crate) enum Decided {
         id: RequestId,
         result: Result<(), Error>,
     },
+    /// A group is forgotten, or not.
+    GroupDeleted {
+        id: RequestId,
+        result: Result<(), Error>,
+    },
 }

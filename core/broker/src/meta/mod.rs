@@ -138,6 +138,10 @@ enum Then {
         group: VnodeId,
         ids: Vec<(RequestId, Option<Instant>)>,
     },
+    /// A group is to be forgotten.
+    DeleteGroup {
+        id: RequestId,
+    },
     /// A step of a change of the ring.
     Ring {
         fence: FenceToken,

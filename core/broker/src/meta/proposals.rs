@@ -3,9 +3,13 @@
 //! Owns the translation of a wish into a command. Does not decide whether it may be wished for, nor what comes of it.
 
 use bytes::Bytes;
-use metadata::vnode::{Command, Commit, CreateTopic, RegisterSegment, SealSegment, SetSegmentReplicas, Tile};
+use metadata::vnode::{
+    Command, Commit, CreateTopic, ExpireGroup, RegisterSegment, SealSegment, SetSegmentReplicas, Tile,
+};
 use types::keyspace::KeyHash;
-use types::{FenceToken, GroupName, Keyspace, NodeId, RangeId, SegmentId, TopicId, TopicName, VnodeId};
+use types::{
+    FenceToken, GroupName, Keyspace, NodeId, RangeId, SegmentId, TopicId, TopicName, VnodeId, WallTime,
+};
 
 use super::detour::Proposed;
 use super::{Decided, Error, Registered, Then, VNODE};
@@ -238,6 +242,13 @@ impl Core {
         let commit = Commit { topic, group, tiles, at: self.wall };
         self.meta.commit(id, commit);
         self.meta.settle(&mut self.out);
+    }
+
+    /// Forgets a group, whenever it committed last.
+    pub(crate) fn delete_group(&mut self, id: RequestId, topic: TopicId, group: &GroupName) {
+        let group = Bytes::copy_from_slice(group.as_bytes());
+        let expire = ExpireGroup { topic, group, idle_since: WallTime(u64::MAX) };
+        self.propose(topic, &Command::ExpireGroup(expire), Then::DeleteGroup { id });
     }
 
     /// A group's position on a topic; empty when it has none.

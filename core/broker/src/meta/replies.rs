@@ -78,6 +78,9 @@ impl Meta {
             (Then::Expire { segment }, Reply::SegmentDeleted(removed)) => {
                 self.decided.push(Decided::Expired { segment, result: Ok(removed.replicas) });
             }
+            (Then::DeleteGroup { id }, Reply::GroupExpired) => {
+                self.decided.push(Decided::GroupDeleted { id, result: Ok(()) });
+            }
             (Then::Ring { fence }, _done) => {
                 self.decided.push(Decided::RingStepped { fence, result: Ok(()) });
             }
@@ -117,6 +120,7 @@ impl Meta {
             Then::Seal { range } => decided.push(Decided::SegmentSealed { range, result: Err(error) }),
             // An empty segment stays listed: it is in nobody's way.
             Then::Delete { .. } => {}
+            Then::DeleteGroup { id } => decided.push(Decided::GroupDeleted { id, result: Err(error) }),
             Then::Ring { fence } => decided.push(Decided::RingStepped { fence, result: Err(None) }),
             Then::Expire { segment } => decided.push(Decided::Expired { segment, result: Err(error) }),
             Then::Commit { group, ids } => {

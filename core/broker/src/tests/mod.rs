@@ -13,6 +13,7 @@ mod life;
 mod members;
 mod once;
 mod orphans;
+mod outcomes;
 mod policies;
 mod produce;
 mod ranges;

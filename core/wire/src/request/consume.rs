@@ -1,7 +1,7 @@
 //! Reading, by request or by push: where to start, how much, and what has been read.
 
 use bytes::{BufMut, BytesMut};
-use types::codec::{Error, Reader};
+use types::codec::{Error, Reader, Writer};
 use types::limits;
 
 use super::put_strings;
@@ -33,6 +33,23 @@ pub struct Commit {
     pub group: Str,
     /// The positions; null changes nothing.
     pub cursor: Str,
+}
+
+/// Where a group is to stand: where a cursor does, or where another group of the topic does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoveGroup {
+    /// The topic.
+    pub topic: Str,
+    /// The group.
+    pub group: Str,
+    /// Issued for the topic and not to a member; null when `like` is not.
+    pub cursor: Str,
+    /// Another group of the topic; null when `cursor` is not.
+    pub like: Str,
+    /// Also while the group has members, who go on where it is put.
+    pub force: bool,
+    /// Nothing is changed, and what would be is told.
+    pub dry_run: bool,
 }
 
 /// A push stream to open.
@@ -160,5 +177,24 @@ impl StreamAck {
     pub(super) fn encode(&self, out: &mut BytesMut) {
         put_strings(out, [&self.topic, &self.group, &self.member, &self.cursor]);
         out.put_u32(self.count);
+    }
+}
+
+impl MoveGroup {
+    pub(super) fn decode(reader: &mut Reader) -> Result<Self, Error> {
+        Ok(Self {
+            topic: reader.opt_blob()?,
+            group: reader.opt_blob()?,
+            cursor: reader.opt_blob()?,
+            like: reader.opt_blob()?,
+            force: reader.bool()?,
+            dry_run: reader.bool()?,
+        })
+    }
+
+    pub(super) fn encode(&self, out: &mut BytesMut) {
+        put_strings(out, [&self.topic, &self.group, &self.cursor, &self.like]);
+        out.put_bool(self.force);
+        out.put_bool(self.dry_run);
     }
 }

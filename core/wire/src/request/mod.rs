@@ -19,7 +19,7 @@ use types::{NodeId, limits};
 
 pub use cluster::NodeChange;
 pub(crate) use cluster::{node, opt_node, put_opt_node};
-pub use consume::{Commit, Fetch, StreamAck, Subscribe};
+pub use consume::{Commit, Fetch, MoveGroup, StreamAck, Subscribe};
 pub use inspect::{Depth, Subject};
 pub use produce::{Produce, ProduceBatch, ProduceOnce, checksum};
 
@@ -243,6 +243,17 @@ pub enum Request {
         /// The group.
         group: Str,
     },
+    /// Puts a group of a topic somewhere else.
+    MoveGroup(MoveGroup),
+    /// Forgets a group of a topic and where it stands.
+    DeleteGroup {
+        /// The topic.
+        topic: Str,
+        /// The group.
+        group: Str,
+        /// Also while it has members.
+        force: bool,
+    },
     /// Ends a user's lockouts.
     UnlockUser {
         /// The user; does not have to exist.
@@ -392,6 +403,8 @@ impl Request {
             Self::SeekTime { .. } => ApiKey::SeekTime,
             Self::ListGroups { .. } => ApiKey::ListGroups,
             Self::DescribeGroup { .. } => ApiKey::DescribeGroup,
+            Self::MoveGroup(_) => ApiKey::MoveGroup,
+            Self::DeleteGroup { .. } => ApiKey::DeleteGroup,
             Self::UnlockUser { .. } => ApiKey::UnlockUser,
             Self::ListUsersPage { .. } => ApiKey::ListUsersPage,
             Self::ClusterStatus { .. } => ApiKey::ClusterStatus,
@@ -463,6 +476,10 @@ impl Request {
                 Self::ListGroups { topic: r.opt_blob()?, after: r.opt_blob()?, max: r.u32()? }
             }
             ApiKey::DescribeGroup => Self::DescribeGroup { topic: r.opt_blob()?, group: r.opt_blob()? },
+            ApiKey::MoveGroup => Self::MoveGroup(MoveGroup::decode(r)?),
+            ApiKey::DeleteGroup => {
+                Self::DeleteGroup { topic: r.opt_blob()?, group: r.opt_blob()?, force: r.bool()? }
+            }
             ApiKey::UnlockUser => Self::UnlockUser { username: r.opt_blob()?, address: r.opt_blob()? },
             ApiKey::ListUsersPage => Self::ListUsersPage { after: r.opt_blob()?, max: r.u32()? },
             ApiKey::ClusterStatus => Self::ClusterStatus { after: opt_node(r)?, max: r.u32()? },
@@ -565,6 +582,11 @@ impl Request {
                 out.put_u64(*b);
             }
             Self::DescribeGroup { topic, group } => put_strings(out, [topic, group]),
+            Self::MoveGroup(moves) => moves.encode(out),
+            Self::DeleteGroup { topic, group, force } => {
+                put_strings(out, [topic, group]);
+                out.put_bool(*force);
+            }
             Self::UnlockUser { username, address } => put_strings(out, [username, address]),
             Self::ListUsersPage { after, max } => {
                 put_strings(out, [after]);

@@ -84,6 +84,13 @@ pub enum Payload {
     },
     /// Number of the range a merge made.
     Merged(u64),
+    /// A group was put somewhere else, or would be.
+    GroupMoved {
+        /// Records it had not committed where it was; the most it can be.
+        lag_before: u64,
+        /// The same where it is now.
+        lag_after: u64,
+    },
     /// Records read, in runs with checksums.
     Batches(BatchPage),
     /// A place in a topic; never null.
@@ -202,6 +209,7 @@ fn decode_payload(api_key: ApiKey, payload: Bytes) -> Result<Payload, Error> {
         ApiKey::DescribeTopic => Payload::Topic(TopicInfo::decode(r)?),
         ApiKey::SplitRange => Payload::Split { left: r.u64()?, right: r.u64()? },
         ApiKey::MergeRanges => Payload::Merged(r.u64()?),
+        ApiKey::MoveGroup => Payload::GroupMoved { lag_before: r.u64()?, lag_after: r.u64()? },
         ApiKey::FetchBatches => Payload::Batches(BatchPage::decode(r)?),
         ApiKey::SeekTime => Payload::Cursor(r.opt_blob()?.ok_or(Error::Invalid("a null cursor"))?),
         ApiKey::ListGroups => Payload::Groups(GroupNames::decode(r)?),
@@ -230,6 +238,7 @@ fn decode_payload(api_key: ApiKey, payload: Bytes) -> Result<Payload, Error> {
         | ApiKey::DefinePolicy
         | ApiKey::DeletePolicy
         | ApiKey::BindTopicPolicy
+        | ApiKey::DeleteGroup
         | ApiKey::SealTopic
         | ApiKey::DeleteTopic => Payload::Empty,
     };
@@ -284,6 +293,10 @@ fn encode_payload(payload: &Payload, fields: &mut BytesMut) {
         Payload::Producer { id, now_ms } => {
             fields.put_u64(*id);
             fields.put_u64(*now_ms);
+        }
+        Payload::GroupMoved { lag_before, lag_after } => {
+            fields.put_u64(*lag_before);
+            fields.put_u64(*lag_after);
         }
         Payload::Merged(range) => fields.put_u64(*range),
         Payload::Groups(groups) => groups.encode(fields),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use wire::request::Acl;
+use wire::request::{Acl, MoveGroup};
 use wire::response::{
     Grant, GroupInfo, GroupNames, RangeInfo, TopicInfo, TopicSummaries, TopicSummary, User, UserPage, UserV2,
 };
@@ -15,6 +15,26 @@ use crate::Error;
 
 /// Items asked for at a time when a whole list is wanted.
 pub(super) const PAGE: u32 = 1000;
+
+/// Where a group is to be put, and whether that is meant.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupMove<'a> {
+    /// Where to.
+    pub to: GroupTarget<'a>,
+    /// Also while it has members.
+    pub force: bool,
+    /// Nothing is changed, and what would be is told.
+    pub dry_run: bool,
+}
+
+/// Where a group is to stand.
+#[derive(Clone, Copy, Debug)]
+pub enum GroupTarget<'a> {
+    /// Where a cursor of the topic does that was not issued to a member.
+    Cursor(&'a [u8]),
+    /// Where another group of the topic does.
+    Like(&'a [u8]),
+}
 
 impl Client {
     /// Makes a topic of `2^keyspace_bits` key positions; 0 takes the broker's default.
@@ -127,6 +147,33 @@ impl Client {
         let request = Request::DescribeGroup { topic: text(topic), group: string(group) };
         let Payload::Group(group) = self.call(request).await? else { return Err(mismatch()) };
         Ok(group)
+    }
+
+    /// Puts a group where a cursor of the topic stands ([`seek_time`](Self::seek_time) gives one), or where another
+    /// group does; gives the records it had not committed before, and has not after. Refused with `group_active` while
+    /// the group has members, unless `force`. With `dry_run` nothing changes.
+    pub async fn move_group(
+        &self,
+        topic: &str,
+        group: &[u8],
+        moves: GroupMove<'_>,
+    ) -> Result<(u64, u64), Error> {
+        let GroupMove { to, force, dry_run } = moves;
+        let (cursor, like) = match to {
+            GroupTarget::Cursor(cursor) => (string(cursor), None),
+            GroupTarget::Like(other) => (None, string(other)),
+        };
+        let (topic, group) = (text(topic), string(group));
+        let request = Request::MoveGroup(MoveGroup { topic, group, cursor, like, force, dry_run });
+        let Payload::GroupMoved { lag_before, lag_after } = self.call(request).await? else {
+            return Err(mismatch());
+        };
+        Ok((lag_before, lag_after))
+    }
+
+    /// Forgets a group and where it stands. Refused like [`move_group`](Self::move_group).
+    pub async fn delete_group(&self, topic: &str, group: &[u8], force: bool) -> Result<(), Error> {
+        self.done(Request::DeleteGroup { topic: text(topic), group: string(group), force }).await
     }
 
     /// Makes a user with permissions among `admin`, `produce` and `consume`. The password is sent in clear.

@@ -16,6 +16,7 @@ mod subscription;
 mod tls;
 mod transport;
 
+pub use admin::{GroupMove, GroupTarget};
 pub use client::Client;
 pub use consumer::{Consumer, ConsumerBuilder};
 pub use outbox::{Outbox, OutboxOptions, Receipt};

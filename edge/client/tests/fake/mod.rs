@@ -317,6 +317,8 @@ fn handle(request: Request, state: &mut State) -> Response {
         | Request::StreamAck(_)
         | Request::ListSegments { .. }
         | Request::Explain(_)
+        | Request::MoveGroup(_)
+        | Request::DeleteGroup { .. }
         | Request::ListFlags
         | Request::EnableFlag { .. } => Response::Error(Reason::UnknownApiKey),
         Request::ClusterStatus { .. }

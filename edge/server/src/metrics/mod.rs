@@ -281,6 +281,7 @@ impl Metrics {
             | Reply::Sought(_)
             | Reply::Groups(..)
             | Reply::Group(_)
+            | Reply::GroupMoved { .. }
             | Reply::Credentials(_)
             | Reply::Welcome(_)
             | Reply::Users(_)

@@ -24,6 +24,7 @@ mod tables;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use broker::upkeep::Resize;
 use broker::{Config, ConnectionId, Event, Reply, Request, RequestId};
 use bytes::Bytes;
 use rand::rngs::SmallRng;
@@ -58,6 +59,9 @@ struct Mix {
     open_copies_max: usize,
     /// One acknowledgement in so many is looked up on the disks.
     audits: u32,
+    /// Records in a second that are much for one range: what comes moves from key to key, and ranges are split and
+    /// merged by it.
+    much: Option<u64>,
 }
 
 /// What a client waits for.
@@ -130,6 +134,8 @@ impl Records {
             journal_bytes: [0, 8000, 100_000][rng.random_range(0..3)],
             open_copies_max: rng.random_range(2..8),
             audits: 12,
+            // Nothing is drawn for it: seeds of before go on as they were.
+            much: [Some(2), None, Some(6), None][(seed % 4) as usize],
         };
         let topics: Vec<String> = (0..rng.random_range(1..4)).map(|at| format!("r{at}")).collect();
         let producers = (0..rng.random_range(2..6)).map(|at| Producer::new(at, topics.len(), &mut rng));
@@ -171,6 +177,26 @@ impl Records {
         config.store.spare_files_max = 1;
         config.store.spare_bytes = 3000;
         config.store.spare_piece_bytes = 1000;
+        self.configure_resize(&mut config.resize);
+    }
+}
+
+impl Records {
+    /// Whether ranges are split and merged by what comes.
+    fn splits_by_load(&self) -> bool {
+        self.mix.is_some_and(|mix| mix.much.is_some())
+    }
+
+    fn configure_resize(&self, resize: &mut Resize) {
+        let much = self.mix.and_then(|mix| mix.much);
+        resize.on = much.is_some();
+        resize.records_per_second = much.unwrap_or(1);
+        resize.report_every = Duration::from_millis(700);
+        resize.every = Duration::from_millis(900);
+        resize.split_after = Duration::from_secs(2);
+        resize.merge_after = Duration::from_secs(3);
+        resize.ranges_per_topic = 12;
+        resize.ranges_in_cluster = 24;
     }
 }
 

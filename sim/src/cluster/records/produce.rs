@@ -85,7 +85,11 @@ fn sample(rng: &mut SmallRng, name: (u64, u32), key: Option<Bytes>) -> Record {
 impl World {
     /// Some client writes something.
     pub(super) fn produce_some(&mut self) -> Result<(), Violation> {
-        let at = self.records.rng.random_range(0..self.records.producers.len());
+        let mut at = self.records.rng.random_range(0..self.records.producers.len());
+        if self.records.splits_by_load() && self.records.rng.random_bool(0.7) {
+            // What comes is mostly one client's, and every few seconds another's.
+            at = usize::try_from(self.now / 8_000_000).unwrap_or(0) % self.records.producers.len();
+        }
         let producer = self.records.producers[at].clone();
         if producer.on_their_way >= producer.window {
             return Ok(());

@@ -68,6 +68,8 @@ fn of_message(request: wire::Request, frame_bytes_max: usize) -> Result<Ask, Rea
         R::MergeRanges { topic, a, b } => Ok(admin(Admin::MergeRanges { topic, a, b })),
         R::SeekTime { topic, at_ms } => Ok(admin(Admin::SeekTime { topic, at_ms })),
         R::ListGroups { topic, after, max } => Ok(admin(Admin::ListGroups { topic, after, max })),
+        R::MoveGroup(moves) => Ok(admin(Admin::MoveGroup(moves))),
+        R::DeleteGroup { topic, group, force } => Ok(admin(Admin::DeleteGroup { topic, group, force })),
         R::DescribeGroup { topic, group } => Ok(admin(Admin::DescribeGroup { topic, group })),
         R::CreateUser { username, password, permissions } => {
             Ok(users::create(username, password, &permissions))
@@ -146,6 +148,7 @@ fn hello(frame_bytes_max: usize) -> Hello {
             | features::EXPLAIN
             | features::POLICIES
             | features::ONCE
+            | features::GROUP_MOVES
             | features::PLACEMENT,
         frame_bytes_max: u32::try_from(frame_bytes_max).unwrap_or(u32::MAX),
         fetch_records_max: limits::FETCH_RECORDS_MAX,
@@ -168,6 +171,7 @@ pub(super) fn response(reply: Reply, form: Form) -> Option<Response> {
         Reply::Sought(cursor) => Payload::Cursor(cursor),
         Reply::Groups(names, more) => topics::groups(names, more),
         Reply::Group(group) => topics::group(group),
+        Reply::GroupMoved { lag_before, lag_after } => Payload::GroupMoved { lag_before, lag_after },
         Reply::Users(users) => users::users(users),
         Reply::UsersAndRoles(users) => users::users_and_roles(users),
         Reply::UserPage(users, more) => users::user_page(users, more),

@@ -89,6 +89,8 @@ pub(super) fn administers(key: ApiKey) -> bool {
         | ApiKey::SeekTime
         | ApiKey::ListGroups
         | ApiKey::DescribeGroup
+        | ApiKey::MoveGroup
+        | ApiKey::DeleteGroup
         | ApiKey::NewProducer
         | ApiKey::ProduceOnce => false,
     }
