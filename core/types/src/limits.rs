@@ -47,9 +47,9 @@ pub const ATTENDS_IN_FLIGHT_MAX: usize = 4;
 /// Members' positions, and questions about groups, on their way from or to other nodes; one more is refused.
 pub const GROUP_ASKS_MAX: usize = 65_536;
 /// Ranges whose loads one message between nodes tells of.
-pub const LOADS_PER_MESSAGE_MAX: usize = 1024;
+pub const LOADS_PER_MESSAGE_MAX: usize = 256;
 /// Messages about loads that one node sends another at one time; of the ranges that are left nothing is told.
-pub const LOADS_MESSAGES_MAX: usize = 16;
+pub const LOADS_MESSAGES_MAX: usize = 64;
 /// Keys that a load tells the places of.
 pub const LOAD_KEYS_MAX: usize = 128;
 /// Longest long poll, milliseconds.
