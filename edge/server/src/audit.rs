@@ -63,7 +63,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every one.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::AuthSuccess,
         Self::AuthFailure,
         Self::AuthLockout,

@@ -126,7 +126,8 @@ impl Node {
                 | meta::Error::NotBuddies
                 | meta::Error::TooManyRanges
                 | meta::Error::Sealed
-                | meta::Error::TooManyGroups => Reason::InternalError,
+                | meta::Error::TooManyGroups
+                | meta::Error::InsufficientDomains => Reason::InternalError,
             }),
         };
         self.core.reply(id, reply);

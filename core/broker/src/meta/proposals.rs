@@ -165,13 +165,13 @@ impl Core {
 
     /// Splits a range because of what it takes.
     pub(crate) fn split_by_load(&mut self, range: RangeId) {
-        self.propose(range.topic, &Command::SplitByLoad { range }, Then::SplitByLoad { range });
+        self.propose_led(range.topic, &Command::SplitByLoad { range }, Then::SplitByLoad { range });
     }
 
     /// Merges two because of what they take.
     pub(crate) fn merge_by_load(&mut self, ranges: [RangeId; 2]) {
         let [a, b] = ranges;
-        self.propose(a.topic, &Command::MergeByLoad { a, b }, Then::MergeByLoad { ranges });
+        self.propose_led(a.topic, &Command::MergeByLoad { a, b }, Then::MergeByLoad { ranges });
     }
 
     /// The next segment of a range, on this node.
