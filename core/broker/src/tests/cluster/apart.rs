@@ -76,3 +76,33 @@ fn a_primary_that_does_not_reach_the_leader_hears_of_its_end_from_another() {
         assert_eq!(cluster.ask(primary, produce(topic, &["e"])), Reply::Stored(1));
     }
 }
+
+#[test]
+fn records_go_on_soon_after_whoever_leads_and_takes_them_is_gone() {
+    let mut cluster = Cluster::of(3);
+    cluster.pass(Duration::from_secs(5));
+    let gone = cluster.leader(VNODE).unwrap();
+    let mut taken = Vec::new();
+    for topic in TOPICS {
+        assert_eq!(cluster.ask(gone, create(topic)), Reply::Created);
+        assert_eq!(cluster.ask(gone, produce(topic, &["a"])), Reply::Stored(1));
+        taken.extend((records::primary(&mut cluster, topic) == gone).then_some(topic));
+    }
+    assert!(!taken.is_empty());
+    let term = cluster.nodes[gone].node.core.meta.group(VNODE).unwrap().term();
+    cluster.cut_off(gone);
+    cluster.pump();
+    let begun = cluster.nodes[(gone + 1) % 3].now;
+    for (at, topic) in taken.into_iter().enumerate() {
+        let front = (gone + 1 + at % 2) % 3;
+        assert_eq!(cluster.ask(front, produce(topic, &["b"])), Reply::Stored(1));
+    }
+    let front = (gone + 1) % 3;
+    // An election, 200 ms, the end of the segments and the first of the next.
+    assert!(cluster.nodes[front].now.since(begun) < Duration::from_millis(800));
+    let leads = cluster.leader(VNODE).filter(|leader| *leader != gone);
+    let others = cluster.nodes.iter().enumerate().filter(|(node, _)| *node != gone);
+    let terms: BTreeSet<_> =
+        others.map(|(_, node)| node.node.core.meta.group(VNODE).unwrap().term()).collect();
+    assert!(leads.is_some() || terms.into_iter().all(|now| now.0 == term.0 + 1));
+}
