@@ -16,7 +16,7 @@ use metadata::cluster::{Node, NodeState, Setting};
 use placement::domains::Domains;
 use placement::place::{self, MinDomains, Policy};
 use placement::rank::{Item, rank};
-use types::{Instant, NodeId, SegmentId, TopicId};
+use types::{Instant, NodeId, SegmentId, TopicId, quorum};
 
 use crate::config::Placement;
 use crate::node::Core;
@@ -66,6 +66,20 @@ impl Core {
         able.filter(|id| !self.avoided.has(*id, self.now)).collect()
     }
 
+    /// Nodes that could be given segments and are avoided, those first for which that is over first.
+    fn avoided_nodes(&self) -> Vec<NodeId> {
+        let is_active =
+            |id: NodeId| self.meta.cluster().node(id).is_some_and(|node| node.state == NodeState::Active);
+        let avoided = self
+            .avoided
+            .until
+            .iter()
+            .filter(|(id, until)| self.now < **until && self.liveness.usable(**id) && is_active(**id));
+        let mut avoided: Vec<(Instant, NodeId)> = avoided.map(|(id, until)| (*until, *id)).collect();
+        avoided.sort_unstable();
+        avoided.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// Whether this node takes no segments, and another does.
     pub(crate) fn gives_way(&self) -> bool {
         let able = self.able_nodes();
@@ -79,6 +93,13 @@ impl Core {
         let mut nodes = rank(Item::Segment(segment), &self.able_nodes());
         nodes.retain(|node| *node != own);
         nodes.insert(0, own);
+        // A node whose copies failed a while ago is better than a record on one node alone.
+        let least = quorum::ack_count(self.config.segment_replicas.max(1));
+        if nodes.len() < least {
+            nodes.extend(
+                self.avoided_nodes().into_iter().filter(|node| *node != own).take(least - nodes.len()),
+            );
+        }
         let domains = self.segment_domains(segment.range.topic);
         if let Some(domains) = &domains {
             nodes = domains.interleave(&nodes);

@@ -482,3 +482,19 @@ fn an_acknowledgement_that_is_too_early_is_found_out() {
         assert!(found, "{bug:?} was not found");
     }
 }
+
+#[test]
+fn a_node_that_is_avoided_is_better_than_a_single_copy() {
+    let mut cluster = Cluster::of(3);
+    assert_eq!(cluster.ask(0, create("t")), Reply::Created);
+    cluster.until("everybody knows", |cluster| (0..3).all(|node| cluster.knows(node, "t")));
+    for node in 0..3 {
+        let others = (0..3).filter(|other| *other != node).map(id);
+        others.for_each(|other| cluster.nodes[node].node.core.avoid(other));
+    }
+    assert_eq!(cluster.ask(0, produce("t", &["a"])), Reply::Stored(1));
+    let meta = &cluster.nodes[0].node.core.meta;
+    let (topic, _) = meta.topic_by_name(&TopicName::new(b"t").unwrap()).unwrap();
+    let of_topic = meta.of(topic).segments().find(|(segment, _)| segment.range.topic == topic);
+    assert_eq!(of_topic.map(|(_, listed)| listed.replicas.len()), Some(2));
+}
