@@ -56,6 +56,8 @@ fn every_planted_bug_is_found() {
         (Bug::KeepAttributes, 20),
         (Bug::ReadyUncovered, 40),
         (Bug::RemoveUncopied, 20),
+        (Bug::AnyTerm, 10),
+        (Bug::ShrinkFirst, 20),
     ] {
         let taken = seeds_until_found(bug, most);
         assert!(taken <= most);

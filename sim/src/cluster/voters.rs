@@ -65,7 +65,10 @@ impl World {
         }
         let after = self.voters.of(group, &voters, now);
         let left = self.voters.of(group, &seen.voters.difference(&voters).copied().collect(), now);
-        if let (Some(before), Some(left)) = (&began, left.first()) {
+        // One that was taken off the list by force lost everything a moment ago.
+        let tables = self.nodes[&id].process.as_ref().map(|process| process.node.cluster_tables());
+        let left = left.iter().find(|node| tables.is_some_and(|tables| tables.node(**node).is_some()));
+        if let (Some(before), Some(left)) = (&began, left) {
             self.summary.voters_left += 1;
             c_07::enough((group, *left), before, &after, wanted)?;
         }

@@ -27,7 +27,7 @@ impl Meta {
             self.cluster_applied(origin, applied);
         } else if let Some(shard) = self.shards.get_mut(&group) {
             let applied = shard.tables.apply(index, (!is_late).then_some(&command));
-            self.led.note(&shard.tables, (group, &entry), origin, &applied.reply);
+            self.led.note((group, &entry), origin, &applied.reply);
             self.vnode_applied(group, origin, &command, applied);
         }
         if let Some(id) = proposal {

@@ -1,21 +1,19 @@
 //! What was done in the vnodes by those that lead them, for the simulator to judge.
 //!
-//! Who decides what is known here by what is done, not by what the entry says of itself: who holds a sealed segment is
-//! for the leader alone, and so is the end of a segment that is not proposed by its primary. A build without the
-//! feature `planted` keeps nothing.
+//! Who decides what is known here by what is done, not only by what the entry says of itself: who holds a sealed
+//! segment is for the leader alone. A build without the feature `planted` keeps nothing.
 
 #[cfg(feature = "planted")]
 use bytes::Bytes;
 #[cfg(feature = "planted")]
 use metadata::vnode::Command;
-use metadata::vnode::{Reply, Vnode};
+use metadata::vnode::Reply;
 use raft::Entry;
 use types::VnodeId;
 #[cfg(feature = "planted")]
 use types::{NodeId, RaftIndex, Term};
 
 use super::origin::Origin;
-use super::tables::Tables;
 
 /// Something only the leader of a vnode decides, as it was applied.
 #[cfg(feature = "planted")]
@@ -49,16 +47,10 @@ impl Effects {
             reason = "the same call in both builds"
         )
     )]
-    pub(super) fn note(
-        &mut self,
-        tables: &Tables<Vnode>,
-        (group, entry): (VnodeId, &Entry),
-        origin: Option<Origin>,
-        reply: &Reply,
-    ) {
+    pub(super) fn note(&mut self, (group, entry): (VnodeId, &Entry), origin: Option<Origin>, reply: &Reply) {
         #[cfg(feature = "planted")]
         if let (Some(origin), false) = (origin, matches!(reply, Reply::Refused(_)))
-            && (origin.led.is_some() || is_leaders(tables.replica(), origin, &entry.data))
+            && (origin.led.is_some() || is_leaders(&entry.data))
         {
             self.seen.push(Effect { group, index: entry.index, term: entry.term, node: origin.node });
         }
@@ -72,14 +64,7 @@ impl Effects {
 }
 
 #[cfg(feature = "planted")]
-fn is_leaders(tables: &Vnode, origin: Origin, entry: &Bytes) -> bool {
+fn is_leaders(entry: &Bytes) -> bool {
     let command = Origin::split(entry).ok().and_then(|(_, command)| Command::read(&command));
-    match command {
-        Some(Command::SetSegmentReplicas(_)) => true,
-        Some(Command::SealSegment(seal)) => {
-            let listed = tables.segment(seal.segment);
-            listed.is_some_and(|segment| segment.replicas.first() != Some(&origin.node))
-        }
-        Some(_) | None => false,
-    }
+    matches!(command, Some(Command::SetSegmentReplicas(_)))
 }

@@ -136,12 +136,6 @@ impl<M: Machine> Tables<M> {
         &self.machine
     }
 
-    /// The tables of this node's replica.
-    #[cfg(feature = "planted")]
-    pub(crate) fn replica(&self) -> &M {
-        self.catching_up.as_ref().unwrap_or(&self.machine)
-    }
-
     /// The replica of this node begins, or goes on, with this state.
     pub(crate) fn restore(&mut self, state: Option<Bytes>) -> Result<(), Unusable> {
         let machine = state.map_or_else(|| Ok(M::default()), M::decode_snapshot)?;
