@@ -122,6 +122,11 @@ impl World {
             let lost =
                 nodes.difference(now).filter(|id| listed.contains(id) && !self.is_excused(**id, *segment));
             for id in lost {
+                // What a device or a bit took out of service is not given up by anybody yet.
+                let held = disks.get(id).and_then(|disk| disk.get(segment));
+                if held.is_some_and(|held| !held.is_intact() && !held.extent.rebuilding) {
+                    continue;
+                }
                 // Deleted since with its topic, or expired: then nobody has to have it.
                 if !self.is_listed(*segment) {
                     continue;
