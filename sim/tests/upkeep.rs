@@ -17,7 +17,7 @@ fn four_hundred_seeds_keep_every_promise() {
         }
     }
     // So much happens in them that their silence means something.
-    assert!(total.expired > 2000 && total.orphans > 30 && total.skipped > 3000, "{total:?}");
+    assert!(total.expired > 2000 && total.orphans > 15 && total.skipped > 3000, "{total:?}");
     assert!(total.verified > 20_000 && total.found > 30 && total.read > 10_000, "{total:?}");
 }
 

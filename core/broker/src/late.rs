@@ -80,6 +80,11 @@ impl Node {
         }
     }
 
+    /// Whether the tables here have the topic it reads.
+    fn knows(&mut self, request: &Fetch) -> bool {
+        request.topic.as_ref().is_some_and(|name| self.topic_entry(name).is_some())
+    }
+
     fn ask_for_tables(&mut self) {
         self.late.asked = std::mem::take(&mut self.late.next);
         let meta = &self.core.meta;
@@ -92,9 +97,13 @@ impl Node {
     pub(crate) fn tables_confirmed(&mut self, confirmed: bool) {
         for (id, wanted) in std::mem::take(&mut self.late.asked) {
             match wanted {
-                Wanted::Positions(request, deadline) => self.begin(id, request, deadline, true),
+                Wanted::Positions(request, deadline) if confirmed || self.knows(&request) => {
+                    self.begin(id, request, deadline, true);
+                }
                 _ if !confirmed => self.core.reply(id, Reply::Failed(Reason::Unavailable)),
-                Wanted::Fetch(request, deadline) => self.begin(id, request, deadline, true),
+                Wanted::Fetch(request, deadline) | Wanted::Positions(request, deadline) => {
+                    self.begin(id, request, deadline, true)
+                }
                 Wanted::Commit(session, request) => self.commit_surely(id, &session, &request),
                 Wanted::Policies(session, request) => self.policies_surely(id, &session, request),
             }

@@ -331,7 +331,7 @@ impl Node {
             match request.asker {
                 Asker::Client(_) => self.send_out(id, request),
                 // Whoever has placed it finds out for itself.
-                Asker::Peer { .. } => self.append_again(id.topic, request),
+                Asker::Peer { .. } => self.append_again(id, request),
             }
         }
     }
@@ -414,7 +414,7 @@ impl Node {
         for Queued { number, until, request } in self.outlets.remove(id) {
             let Waiting { asker, records } = request;
             let (bytes, count) = (records.records.len(), records.count);
-            match self.place_records(id.topic, records) {
+            match self.place_again(id, records) {
                 Ok(parts) => {
                     self.load.part(asker, count, parts.len());
                     for Part { range, records } in parts {

@@ -59,6 +59,29 @@ impl Node {
         self.keyless_turns.insert(topic, turn);
         Ok(parts)
     }
+
+    /// Places records again that were placed in a range whose place others took.
+    ///
+    /// A frame with a stamp says that all of its request's records with keys of its range are in it. So records that
+    /// bear one go only to ranges for which they are everything: those that lie within the range they were placed in.
+    /// After a merge another part of the same request may be on its way to the same range, and would be taken for a
+    /// repetition of this one.
+    pub(crate) fn place_again(&mut self, placed: RangeId, records: Records) -> Result<Vec<Part>, Unrouted> {
+        let is_stamped = records.stamp.is_some() && !self.core.config.has_bug(Bug::JoinParts);
+        let parts = self.place_records(placed.topic, records)?;
+        if is_stamped {
+            let vnode = self.core.meta.of(placed.topic);
+            let span = vnode.range(placed).map(|range| range.span);
+            let lies_within = |part: &Part| {
+                let inner = vnode.range(part.range).map(|range| range.span);
+                span.zip(inner).is_some_and(|(span, inner)| span.covers(inner))
+            };
+            if !parts.iter().all(lies_within) {
+                return Err(Unrouted::Merged);
+            }
+        }
+        Ok(parts)
+    }
 }
 
 /// One request being grouped.

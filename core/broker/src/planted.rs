@@ -137,6 +137,8 @@ pub enum Bug {
     KeepUnstored,
     /// Repetitions: records without a key go wherever it is their turn, each time anew.
     KeylessByTurn,
+    /// Repetitions: two parts of one request that a merge brings to one range are appended one after the other.
+    JoinParts,
     /// Between nodes: what a vnode's leader decides is done although it did not lead any more when it was recorded.
     AnyTerm,
     /// Between nodes: whoever led a vnode goes on deciding for it.
@@ -153,7 +155,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Self; 65] = [
+    pub const ALL: [Self; 66] = [
         Self::AckEarly,
         Self::ReadUncommitted,
         Self::ResumeSegment,
@@ -213,6 +215,7 @@ impl Bug {
         Self::EchoEarly,
         Self::KeepUnstored,
         Self::KeylessByTurn,
+        Self::JoinParts,
         Self::AnyTerm,
         Self::ActUnled,
         Self::ShrinkFirst,

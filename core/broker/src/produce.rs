@@ -16,7 +16,7 @@ use std::collections::btree_map::Entry;
 
 use metadata::vnode::RangeState;
 use peer::message::part::{Append, AppendReply, Doubt, Outcome, Part as SentPart, Refusal};
-use types::{NodeId, RangeId, TopicId, limits};
+use types::{NodeId, RangeId, limits};
 use wire::{Effect, Reason};
 
 use crate::action::{Action, Reply};
@@ -127,6 +127,8 @@ impl From<Unrouted> for Error {
         match unrouted {
             Unrouted::NoSuchTopic => Self::NoSuchTopic,
             Unrouted::NoActiveRange => Self::Unroutable,
+            // The client repeats it, and then it is placed as a whole.
+            Unrouted::Merged => Self::Unavailable,
         }
     }
 }
@@ -311,14 +313,14 @@ impl Node {
     }
 
     /// Places a request again that waits for a range which takes no more records.
-    pub(crate) fn append_again(&mut self, topic: TopicId, request: Waiting) {
+    pub(crate) fn append_again(&mut self, placed: RangeId, request: Waiting) {
         let Waiting { asker, records } = request;
         let (bytes, count) = (records.records.len(), records.count);
         if let Asker::Peer { .. } = asker {
             // Whoever has placed it places it again, in the order in which its client sent.
             return self.produced(asker, bytes, Err(Error::Unroutable));
         }
-        match self.place_records(topic, records) {
+        match self.place_again(placed, records) {
             Ok(parts) => {
                 self.load.part(asker, count, parts.len());
                 for part in parts {

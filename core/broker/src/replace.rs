@@ -117,7 +117,7 @@ impl Node {
             if self.core.config.has_bug(Bug::ForgetWaiting) {
                 continue;
             }
-            self.append_again(id.topic, request);
+            self.append_again(id, request);
         }
     }
 

@@ -26,6 +26,9 @@ pub(crate) enum Unrouted {
     /// The topic takes no more records.
     #[error("no active range")]
     NoActiveRange,
+    /// The range they were placed in became part of a larger one, which may be sent other records of their request.
+    #[error("the range was merged")]
+    Merged,
 }
 
 /// Who takes the records of a range.

@@ -166,7 +166,7 @@ impl ApiKey {
 
     /// The number on the wire.
     #[must_use]
-    pub fn number(self) -> u16 {
+    pub const fn number(self) -> u16 {
         self as u16
     }
 

@@ -286,8 +286,8 @@ fn a_record_as_large_as_a_frame_goes_in_and_comes_out_every_way() {
     let place = Place::new();
     let _broker = place.start();
     said(&place, &["topic", "create", "t"]);
-    // Envelope, topic, flags, checksum and count; then a record without key and headers.
-    let value = "x".repeat(16 * 1024 * 1024 - (6 + 6 + 1 + 4 + 4) - 17);
+    // Envelope, the producer's stamp, topic, flags, checksum and count; then a record without key and headers.
+    let value = "x".repeat(16 * 1024 * 1024 - (6 + 28 + 6 + 1 + 4 + 4) - 17);
     said_to(&place, &["produce", "t"], &format!("{value}\n"));
     let line = format!("{value}\n");
     assert!(said(&place, &["consume", "t"]) == line, "read");

@@ -7,13 +7,17 @@ mod process;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Batch, Client, Fetch};
+use client::{Batch, Client, Fetch, Options};
 use process::Place;
 
 async fn connect(place: &Place, user: &str, password: &str) -> Client {
-    Client::connect(&place.address(), user, password).await.unwrap()
+    // A broker that is killed is not waited for.
+    let retry_for = Duration::from_secs(1);
+    let options = Options { retry_for, ..Options::new(place.address(), user, password) };
+    Client::connect_with(options).await.unwrap()
 }
 
 async fn admin(place: &Place) -> Client {

@@ -70,7 +70,9 @@ impl World {
         let left = left.iter().find(|node| tables.is_some_and(|tables| tables.node(**node).is_some()));
         if let (Some(before), Some(left)) = (&began, left) {
             self.summary.voters_left += 1;
-            c_07::enough((group, *left), before, &after, wanted)?;
+            // Whom a fault took away since is not missing by the change.
+            let before = self.voters.of(group, before, now);
+            c_07::enough((group, *left), &before, &after, wanted)?;
         }
         if learners.is_empty() && voters.len() == wanted {
             began = None;

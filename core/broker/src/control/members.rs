@@ -12,6 +12,7 @@ use placement::repair;
 use raft::{Change, Group, Part};
 use types::{NodeId, VnodeId};
 
+use crate::liveness::Health;
 use crate::meta::CLUSTER;
 use crate::node::Node;
 use crate::planted::Bug;
@@ -55,7 +56,12 @@ impl Node {
     fn next_member(&mut self, id: VnodeId, wanted: &[NodeId]) {
         let own = self.core.config.node;
         let Some(group) = self.core.meta.group(id) else { return };
-        let parts = self.parts_of(group);
+        let mut parts = self.parts_of(group);
+        // One that is to go and lost its connection a moment ago is not gone: it stays until those wanted are there.
+        let goes =
+            |node: &&NodeId| !wanted.contains(node) && self.core.liveness.health(**node) == Health::Alive;
+        let still_there: Vec<NodeId> = parts.voters.iter().filter(goes).copied().collect();
+        parts.readable.extend(still_there);
         let next = self.plant_shrinking(&parts, wanted).unwrap_or_else(|| rebalance::next(&parts, wanted));
         let change = match next {
             Next::Add(node) => Change::AddLearner(node),

@@ -139,7 +139,7 @@ fn what_every_group_is_past_goes_before_what_one_still_wants() {
     let slow = Fetch { group: name("slow"), ..fetch("t") };
     assert_eq!(bench.page(slow).values, ["c", "d"]);
     assert_eq!(bench.ask(commit("t", "slow", &three)), Reply::Committed);
-    bench.age(MINUTE);
+    bench.age(2 * MINUTE);
     assert_eq!((bench.expired(), bench.listed()), (3, 1));
     bench.age(7 * MINUTE);
     assert_eq!((bench.expired(), bench.listed()), (4, 0), "the bound for what nobody reads");

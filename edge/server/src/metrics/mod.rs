@@ -27,7 +27,7 @@ pub(crate) use upkeep::UpkeepSeries;
 /// Content type of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// One more than the largest number of an operation.
-const OPERATIONS: usize = 61;
+const OPERATIONS: usize = ApiKey::ALL[ApiKey::ALL.len() - 1].number() as usize + 1;
 
 /// Everything that is counted where it happens.
 #[derive(Debug)]
