@@ -168,6 +168,7 @@ impl World {
             (true, _) => self.ask_as(at, What::Commit),
             (false, 95..97) if is_member && !is_over => self.ask_as(at, What::Leave),
             (false, 90..100) => self.ask_as(at, What::Describe),
+            (false, 50..90) if is_over => self.ask_as(at, What::Describe),
             (false, _) => self.ask_as(at, What::Page),
         }
     }
@@ -224,6 +225,11 @@ impl World {
         }
         let groups = &mut self.records.groups;
         let id = stays.unwrap_or_else(|| ids[groups.rng.random_range(0..ids.len())]);
+        // At the end every node has to say it: whoever did longest ago is asked.
+        let group = groups.consumers[at].group;
+        let said_at = |id: &NodeId| groups.told.get(&(group, *id)).map(|(asked, _)| *asked);
+        let oldest = ids.iter().copied().min_by_key(said_at);
+        let id = oldest.filter(|_| what == What::Describe && self.records.is_over).unwrap_or(id);
         let max = [1, 7, 100, 100][groups.rng.random_range(0..4)];
         let wait_ms = [0, 0, 300, 3000][groups.rng.random_range(0..4)];
         let consumer = &mut groups.consumers[at];
