@@ -185,7 +185,7 @@ seeds: unit
 	$(TARGET)/debug/malachi-sim --world upkeep --from 100000 --seeds 50
 	$(TARGET)/debug/malachi-sim --world consensus --from 100000 --seeds 200
 	$(TARGET)/debug/malachi-sim --world cluster --from 100000 --seeds 60
-	$(TARGET)/debug/malachi-sim --world records --from 100000 --seeds 6
+	$(TARGET)/debug/malachi-sim --world records --from 100000 --seeds 6 --seconds 90
 
 docs:
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --locked --workspace --no-deps --document-private-items
