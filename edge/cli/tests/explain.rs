@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use client::Record;
-use process::node::{Node, create, runtime, sees, settled};
+use process::node::{Node, create, runtime, sees, started, three};
 use process::wait_for;
 use serde_json::Value;
 
@@ -63,12 +63,9 @@ fn rot(node: &Node) {
 
 #[test]
 fn a_shell_is_told_how_copies_are_and_why_things_stand() {
-    let a = Node::new("a");
-    let list = a.entry();
-    let nodes = [a, Node::new("b").seeded(&list), Node::new("c").seeded(&list)];
+    let nodes = three();
+    let mut brokers = started(&nodes);
     let [a, b, c] = &nodes;
-    let mut brokers = [a, b, c].map(|node| Some(node.start()));
-    settled(&[a, b, c]);
     let runtime = runtime();
     create(a, "t", &runtime);
     for node in [a, b, c] {

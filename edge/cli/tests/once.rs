@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use client::{Batch, Client, Options};
 
-use process::node::{Node, create, runtime, sees, settled};
+use process::node::{create, runtime, sees, settled, started, three};
 use process::wait_for;
 
 const BATCHES: usize = 240;
@@ -18,12 +18,9 @@ const RECORDS: usize = 3;
 
 #[test]
 fn nodes_are_killed_under_a_producer_and_every_record_is_there_once() {
-    let a = Node::new("a");
-    let list = a.entry();
-    let nodes = [a, Node::new("b").seeded(&list), Node::new("c").seeded(&list)];
+    let nodes = three();
+    let mut brokers = started(&nodes);
     let [a, b, c] = &nodes;
-    let mut brokers = [a, b, c].map(|node| Some(node.start()));
-    settled(&[a, b, c]);
     let runtime = runtime();
     create(a, "t", &runtime);
     [a, b, c].into_iter().for_each(|node| sees(node, "t", &runtime));

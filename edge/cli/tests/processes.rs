@@ -11,17 +11,14 @@ use std::time::Duration;
 use client::Record;
 use tokio::runtime::Runtime;
 
-use process::node::{Node, create, ready, runtime, sees, settled};
+use process::node::{Node, create, ready, runtime, sees, settled, started, three};
 use process::{Broker, wait_for};
 
 #[test]
 fn a_cluster_of_three_survives_the_death_of_one_and_takes_it_back() {
-    let a = Node::new("a");
-    let list = a.entry();
-    let nodes = [a, Node::new("b").seeded(&list), Node::new("c").seeded(&list)];
+    let nodes = three();
+    let mut brokers = started(&nodes);
     let [a, b, c] = &nodes;
-    let mut brokers = [a, b, c].map(|node| Some(node.start()));
-    settled(&[a, b, c]);
     let runtime = runtime();
     create(b, "first", &runtime);
     for node in [a, b, c] {
@@ -76,12 +73,9 @@ fn read_to(node: &Node, topic: &str, last: &str, runtime: &Runtime) -> Vec<Strin
 
 #[test]
 fn any_node_takes_records_and_any_gives_them_also_while_one_is_gone() {
-    let a = Node::new("a");
-    let list = a.entry();
-    let nodes = [a, Node::new("b").seeded(&list), Node::new("c").seeded(&list)];
+    let nodes = three();
+    let mut brokers = started(&nodes);
     let [a, b, c] = &nodes;
-    let mut brokers = [a, b, c].map(|node| Some(node.start()));
-    settled(&[a, b, c]);
     let runtime = runtime();
     // Of several topics each node is the primary of some, whoever is asked.
     let topics = ["t0", "t1", "t2", "t3"];

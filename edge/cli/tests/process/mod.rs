@@ -4,10 +4,11 @@
 
 pub(crate) mod hosts;
 pub(crate) mod node;
+pub(crate) mod ports;
 pub(crate) mod raw;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ pub(crate) struct Broker {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let (port, dashboard) = free_ports();
+        let [port, dashboard] = ports::free();
         Self {
             dir: tempfile::tempdir().unwrap(),
             port,
@@ -219,12 +220,6 @@ pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
         std::thread::park_timeout(Duration::from_millis(5));
     }
     true
-}
-
-fn free_ports() -> (u16, u16) {
-    // Both at once, so that they differ.
-    let (one, two) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
-    (one.local_addr().unwrap().port(), two.local_addr().unwrap().port())
 }
 
 /// Makes a file of this content.

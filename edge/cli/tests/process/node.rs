@@ -1,12 +1,11 @@
 //! A node of a cluster, as a process, and what the tests want to know of one.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use client::{Client, ClusterStatus, Options};
 use tokio::runtime::Runtime;
 
-use super::{Broker, Place, wait_for, wait_until};
+use super::{Broker, Place, ports, wait_for, wait_until};
 
 /// Of every cluster of the tests.
 pub(crate) const SECRET: &str = "what all nodes of this cluster know";
@@ -23,7 +22,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(name: &'static str) -> Self {
-        let peer = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let [peer] = ports::free();
         let place = Place::new()
             .with("MALACHI_NODE_NAME", name)
             .with("MALACHI_PEER_PORT", &peer.to_string())
@@ -100,6 +99,20 @@ impl Node {
         let topics = runtime.block_on(async { self.admin().await.topics("").await.unwrap() });
         topics.into_iter().map(|topic| String::from_utf8(topic.name.to_vec()).unwrap()).collect()
     }
+}
+
+/// Three nodes of one cluster to be; two of them look for the first.
+pub(crate) fn three() -> [Node; 3] {
+    let a = Node::new("a");
+    let list = a.entry();
+    [a, Node::new("b").seeded(&list), Node::new("c").seeded(&list)]
+}
+
+/// All of them running and settled, each in a place of its own so that it can be killed.
+pub(crate) fn started(nodes: &[Node; 3]) -> [Option<Broker>; 3] {
+    let brokers = nodes.each_ref().map(|node| Some(node.start()));
+    settled(&nodes.each_ref());
+    brokers
 }
 
 pub(crate) fn runtime() -> Runtime {
