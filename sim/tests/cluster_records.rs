@@ -70,6 +70,12 @@ fn every_planted_bug_of_replication_is_found() {
         (Bug::ResumeSegment, 5..15),
         (Bug::SealShortest, 0..15),
         (Bug::TrimBelowSeal, 0..15),
+        // Those about repetitions are asserted from the seed that shows them: runs are long.
+        (Bug::ForgetProducers, 3..6),
+        (Bug::AcceptForgotten, 3..6),
+        (Bug::ForgetParents, 8..10),
+        (Bug::EchoEarly, 8..10),
+        (Bug::KeepUnstored, 10..12),
     ] {
         let options = Options { bug: Some(bug), ..Options::default() };
         seeds::until_found_in(bug, seeds, |seed| records::run(seed, options).is_err());

@@ -134,6 +134,23 @@ fn a_request_is_divided_again_after_splits_and_merges_and_stored_once() {
     }
 }
 
+/// Each part waits for a range of its own when the two become one: neither may be taken for a repetition of the other.
+#[test]
+fn a_request_whose_ranges_merge_while_it_waits_is_stored_whole_or_refused() {
+    let (low, high) = keys_apart();
+    let mut bench = Bench::with_topic();
+    let producer = Producer::new(&mut bench);
+    assert_eq!(bench.ask(split(0)), Reply::Split { left: 1, right: 2 });
+    let merged = bench.send(merge(1, 2));
+    let mixed = || producer.request(0, produce_keyed("t", &[(&low, "a"), (&high, "b")]));
+    let waits = bench.send(mixed());
+    bench.settle();
+    assert_eq!(bench.reply(merged), Some(Reply::Merged { child: 3 }));
+    assert_eq!(bench.reply(waits), Some(failed(Reason::Unavailable)));
+    assert_eq!(bench.ask(mixed()), Reply::Stored(2), "placed as a whole");
+    assert_eq!(all(&mut bench), ["a", "b"]);
+}
+
 #[test]
 fn records_without_a_key_go_where_they_went_before() {
     let mut bench = Bench::with_topic();
