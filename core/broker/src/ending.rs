@@ -127,7 +127,8 @@ impl Ending {
 }
 
 impl Node {
-    fn ending(&mut self, id: RangeId) -> Option<(&mut Ending, &mut WallTime)> {
+    /// A range whose segment ends, and the latest time of its records.
+    pub(crate) fn ending(&mut self, id: RangeId) -> Option<(&mut Ending, &mut WallTime)> {
         let range = self.ranges.get_mut(&id)?;
         match &mut range.state {
             State::Ending(ending) => Some((ending, &mut range.appended_at)),

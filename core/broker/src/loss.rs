@@ -19,14 +19,14 @@ use storage::store::{self, Damage, DamageClass, Extent, Report};
 use types::{Offset, RangeId, SegmentId, limits};
 
 use crate::action::Notice;
-use crate::ending::{Ending, Step};
+use crate::ending::Step;
 use crate::node::{Node, Owner};
-use crate::segments::{EPOCH_FIRST, State};
+use crate::segments::EPOCH_FIRST;
 
 impl Node {
     /// The only copy of the range's segment is out of service: it is read through, to see whether records are damaged.
     pub(crate) fn look_for_loss(&mut self, id: RangeId, detail: &str) {
-        let Some(ending) = self.losing(id) else { return self.stop_for_good(id, detail) };
+        let Some((ending, _)) = self.ending(id) else { return self.stop_for_good(id, detail) };
         ending.step = Step::Verifying;
         let segment = ending.segment;
         self.core.ask(Owner::Loss(segment), store::Request::Verify { segment });
@@ -35,7 +35,7 @@ impl Node {
     /// The copy was read through, as far as that went.
     pub(crate) fn loss_seen(&mut self, segment: SegmentId, result: Result<Report, store::Error>) {
         let id = segment.range;
-        let Some(ending) = self.losing(id) else { return };
+        let Some((ending, _)) = self.ending(id) else { return };
         if ending.segment != segment || !matches!(ending.step, Step::Verifying) {
             return;
         }
@@ -53,7 +53,7 @@ impl Node {
         let roll_at = self.core.config.segment_bytes.max(limits::SEGMENT_BYTES_DEFAULT);
         // Whatever it took last may be as large as a request.
         let held_max = roll_at.saturating_add(self.core.config.frame_bytes_max as u64);
-        let Some(ending) = self.losing(id) else { return };
+        let Some((ending, _)) = self.ending(id) else { return };
         let (base, end) = (ending.base, ending.base.plus(records));
         // Who opened it knows what it has acknowledged; after a restart only the bytes it can have held say how many
         // records these may have been. Another try must not take the end it found for that.
@@ -65,20 +65,6 @@ impl Node {
         ending.lost = Some(lost);
         let (epoch, state, rebuilding) = (EPOCH_FIRST, store::State::Sealed, false);
         self.record(id, Extent { base, end, bytes, epoch, last_append: None, rebuilding, state });
-    }
-
-    fn losing(&mut self, id: RangeId) -> Option<&mut Ending> {
-        match &mut self.ranges.get_mut(&id)?.state {
-            State::Ending(ending) => Some(ending),
-            State::Idle
-            | State::Blocked
-            | State::Registering
-            | State::Unmade { .. }
-            | State::Creating { .. }
-            | State::Open(_)
-            | State::Stale { .. }
-            | State::Stopped => None,
-        }
     }
 
     /// That a segment ended with a loss is in the tables.

@@ -193,20 +193,7 @@ impl Node {
 
     /// A copy answered, or did not.
     pub(crate) fn read_back_answered(&mut self, holder: NodeId, id: RangeId, turn: u64, answer: CopyAnswer) {
-        let batches = match answer.or_failed() {
-            store::Reply::Read(batches) => batches,
-            store::Reply::Failed(_)
-            | store::Reply::Created
-            | store::Reply::Appended { .. }
-            | store::Reply::Sought(_)
-            | store::Reply::Fenced(_)
-            | store::Reply::Sealed(_)
-            | store::Reply::Rebuilt(_)
-            | store::Reply::Latched
-            | store::Reply::Verified(_)
-            | store::Reply::Deleted
-            | store::Reply::Inspected(_) => Vec::new(),
-        };
+        let batches = if let store::Reply::Read(batches) = answer.or_failed() { batches } else { Vec::new() };
         let Some(range) = self.ranges.get_mut(&id) else { return };
         let unread = &mut range.producers.unread;
         let Some(asked) = unread.asked.as_mut().filter(|_| unread.turn == turn) else { return };

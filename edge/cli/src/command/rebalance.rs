@@ -6,11 +6,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use client::{Client, ClusterStatus, Error, Options, Reason, Rebalancing};
+use client::{ClusterStatus, Rebalancing};
 use serde_json::{Value, json};
 use types::NodeId;
 
-use super::cluster::Names;
+use super::cluster::{Names, holder};
 use crate::connect::{self, Connect};
 use crate::print;
 
@@ -34,22 +34,20 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let explain = |error| args.connect.explain(error);
     let options = args.connect.options(connect::ADMIN)?;
     let client = args.connect.open_with(options.clone()).await?;
-    let (_, plan) = asked(&client, &options, args.dry_run).await.map_err(explain)?;
+    let (_, plan) = holder::asked(&client, &options, async |at| at.rebalance(args.dry_run).await)
+        .await
+        .map_err(explain)?;
     let status = client.cluster().await.map_err(explain)?;
     if args.dry_run {
         tell(&args, &plan, &status)?;
-        return match plan.refusal {
-            None => Ok(ExitCode::SUCCESS),
-            Some(token) => Err(explain(
-                Reason::from_token(&token)
-                    .map_or_else(|| Error::RefusedUnknown(print::name(&token)), Error::Refused),
-            )),
-        };
+        holder::allowed(&plan, &args.connect)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let total = plan.move_count;
     let mut told = None;
     loop {
-        let (_, plan) = asked(&client, &options, false).await.map_err(explain)?;
+        let (_, plan) =
+            holder::asked(&client, &options, async |at| at.rebalance(false).await).await.map_err(explain)?;
         if plan.move_count == 0 {
             break;
         }
@@ -66,26 +64,6 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         ))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The answer of the node that moves shards, and a connection to it.
-async fn asked(client: &Client, options: &Options, dry_run: bool) -> Result<(Client, Rebalancing), Error> {
-    let told = client.rebalance(dry_run).await;
-    let is_elsewhere = match &told {
-        Ok(plan) => plan.refusal.as_deref() == Some(Reason::NotLeaseHolder.as_str().as_bytes()),
-        Err(error) => error.reason() == Some(Reason::NotLeaseHolder),
-    };
-    if !is_elsewhere {
-        return told.map(|plan| (client.clone(), plan));
-    }
-    let status = client.cluster().await?;
-    let leader = status.nodes.iter().find(|node| Some(node.node) == status.leader);
-    let Some(address) = leader.and_then(|node| node.client.as_ref()) else {
-        return told.map(|plan| (client.clone(), plan));
-    };
-    let leader = Client::connect_with(Options { address: print::name(address), ..options.clone() }).await?;
-    let plan = leader.rebalance(dry_run).await?;
-    Ok((leader, plan))
 }
 
 fn tell(args: &Args, plan: &Rebalancing, status: &ClusterStatus) -> anyhow::Result<()> {

@@ -6,10 +6,10 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use client::{Client, Error, Options, Reason, Resharding};
+use client::{Client, Error, Options, Resharding};
 use serde_json::json;
 
-use super::cluster::{described, step};
+use super::cluster::{described, holder, step};
 use crate::connect::{self, Connect};
 use crate::print;
 
@@ -37,19 +37,14 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = args.connect.options(connect::ADMIN)?;
     let client = args.connect.open_with(options.clone()).await?;
     if args.dry_run {
-        let (_, plan) = asked(&client, &options, &args).await.map_err(explain)?;
+        let (_, plan) = ask(&client, &options, &args).await.map_err(explain)?;
         tell(&args, &plan)?;
-        return match plan.refusal {
-            None => Ok(ExitCode::SUCCESS),
-            Some(token) => Err(explain(
-                Reason::from_token(&token)
-                    .map_or_else(|| Error::RefusedUnknown(print::name(&token)), Error::Refused),
-            )),
-        };
+        holder::allowed(&plan, &args.connect)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut told = None;
     loop {
-        let (leader, _) = asked(&client, &options, &args).await.map_err(explain)?;
+        let (leader, _) = ask(&client, &options, &args).await.map_err(explain)?;
         let status = leader.cluster_status(None, 1).await.map_err(explain)?;
         if status.pending.is_none() && status.vnodes == args.to {
             break;
@@ -68,24 +63,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The answer of the node that changes the ring, and a connection to it.
-async fn asked(client: &Client, options: &Options, args: &Args) -> Result<(Client, Resharding), Error> {
-    let told = client.reshard(args.to, args.dry_run).await;
-    let is_elsewhere = match &told {
-        Ok(plan) => plan.refusal.as_deref() == Some(Reason::NotLeaseHolder.as_str().as_bytes()),
-        Err(error) => error.reason() == Some(Reason::NotLeaseHolder),
-    };
-    if !is_elsewhere {
-        return told.map(|plan| (client.clone(), plan));
-    }
-    let status = client.cluster().await?;
-    let leader = status.nodes.iter().find(|node| Some(node.node) == status.leader);
-    let Some(address) = leader.and_then(|node| node.client.as_ref()) else {
-        return told.map(|plan| (client.clone(), plan));
-    };
-    let leader = Client::connect_with(Options { address: print::name(address), ..options.clone() }).await?;
-    let plan = leader.reshard(args.to, args.dry_run).await?;
-    Ok((leader, plan))
+async fn ask(client: &Client, options: &Options, args: &Args) -> Result<(Client, Resharding), Error> {
+    holder::asked(client, options, async |at| at.reshard(args.to, args.dry_run).await).await
 }
 
 fn tell(args: &Args, plan: &Resharding) -> anyhow::Result<()> {

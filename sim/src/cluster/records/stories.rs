@@ -95,15 +95,7 @@ impl World {
 pub fn one_lags_one_is_deleted(seed: u64, options: Options) -> Result<Summary, Failure> {
     let mut world = three(seed, options);
     tell(&mut world, |world| {
-        let (segment, [primary, deleted, lags]) = world.one_segment()?;
-        for (from, to) in [(primary, lags), (lags, primary)] {
-            world.network.links.cut.insert((from, to));
-        }
-        world.store(primary, 5)?;
-        world.end(deleted, true);
-        let dir = layout::dir(segment).as_str().to_owned();
-        world.node(deleted).disks[0].uproot(&dir);
-        world.records.harmed.insert((deleted, segment));
+        let (_, [primary, deleted]) = world.one_lags_one_is_deleted()?;
         if seed.is_multiple_of(2) {
             world.end(primary, true);
             world.boot(deleted)?;
@@ -131,15 +123,8 @@ pub fn one_lags_one_is_deleted(seed: u64, options: Options) -> Result<Summary, F
 pub fn one_lags_one_is_made_anew(seed: u64, options: Options) -> Result<Summary, Failure> {
     let mut world = three(seed, options);
     tell(&mut world, |world| {
-        let (segment, [primary, deleted, lags]) = world.one_segment()?;
-        for (from, to) in [(primary, lags), (lags, primary)] {
-            world.network.links.cut.insert((from, to));
-        }
-        world.store(primary, 5)?;
-        world.end(deleted, true);
+        let (segment, [primary, deleted]) = world.one_lags_one_is_deleted()?;
         let dir = layout::dir(segment).as_str().to_owned();
-        world.node(deleted).disks[0].uproot(&dir);
-        world.records.harmed.insert((deleted, segment));
         world.boot(deleted)?;
         let deadline = world.now + 20_000_000;
         while !world.is_made_anew(deleted, segment, &dir)? {
@@ -157,6 +142,20 @@ pub fn one_lags_one_is_made_anew(seed: u64, options: Options) -> Result<Summary,
 }
 
 impl World {
+    /// Where both stories begin: one follower of a segment is cut off from its primary while more is stored, and the
+    /// other stands still and has lost its copy's directory. Gives the primary and that one.
+    fn one_lags_one_is_deleted(&mut self) -> Result<(SegmentId, [NodeId; 2]), Violation> {
+        let (segment, [primary, deleted, lags]) = self.one_segment()?;
+        for (from, to) in [(primary, lags), (lags, primary)] {
+            self.network.links.cut.insert((from, to));
+        }
+        self.store(primary, 5)?;
+        self.end(deleted, true);
+        self.node(deleted).disks[0].uproot(layout::dir(segment).as_str());
+        self.records.harmed.insert((deleted, segment));
+        Ok((segment, [primary, deleted]))
+    }
+
     /// Whether a node's disk has a copy again that would be there after a power cut.
     fn is_made_anew(&self, id: NodeId, segment: SegmentId, dir: &str) -> Result<bool, Violation> {
         let disk = &self.nodes[&id].disks[0];

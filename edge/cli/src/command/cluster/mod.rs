@@ -2,6 +2,7 @@
 
 mod add;
 mod change;
+pub(super) mod holder;
 mod status;
 
 use std::collections::BTreeMap;
